@@ -1,0 +1,61 @@
+# make demo    find the clusters of the Old Faithful eruptions
+# make test    lint, then every test
+# make lint    ruff, mypy, import-linter
+# make bench   side-by-side timings against other libraries
+#
+# All of them work in .venv, made on first use and again when pyproject.toml changes.
+
+PYTHON ?= python3
+VENV   ?= .venv
+OUT    ?= madbayes-out
+
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
+
+.PHONY: help demo test lint format docs bench clean
+.DELETE_ON_ERROR:
+
+help:
+	@sed -n 's/^# \(make .*\)/\1/p' Makefile
+
+demo: $(VENV)/.installed-demo
+	$(BIN)/madbayes cluster examples/old_faithful.csv --standardize --clusters-hint 2 --out $(OUT)
+
+test: lint
+	$(BIN)/python -m pytest
+
+lint: $(VENV)/.installed-test
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: $(VENV)/.installed-test
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+docs: $(VENV)/.installed-test
+	$(BIN)/python docs/make_cli.py
+
+bench: $(VENV)/.installed-bench
+	$(BIN)/python benchmarks/run.py
+
+clean:
+	rm -rf $(VENV) $(OUT) dist build
+
+# One stamp per set of extras: a second make installs nothing.
+$(VENV)/.installed-demo: EXTRAS = cli,plot
+$(VENV)/.installed-test: EXTRAS = test
+$(VENV)/.installed-bench: EXTRAS = test,bench
+
+$(VENV)/.installed-%: $(VENV)/bin/python pyproject.toml
+	@echo "installing madbayes[$(EXTRAS)] into $(VENV) (once; a minute or two)"
+	@$(PIP) --editable ".[$(EXTRAS)]"
+	@touch $@
+
+$(VENV)/bin/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "madbayes needs Python 3.11 or newer; try: make PYTHON=python3.12"; exit 1; }
+	@$(PYTHON) -m venv $(VENV) || \
+	  { echo "could not make a virtual environment (on Debian and Ubuntu: apt install python3-venv)"; \
+	    rm -rf $(VENV); exit 1; }
