@@ -1,0 +1,178 @@
+"""Options of the `madbayes` command, and the order of its work."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+from rich.text import Text
+
+from madbayes.cli.errors import UserError
+
+if TYPE_CHECKING:
+    from madbayes.cli.fit import Found
+    from madbayes.cli.select import Table
+
+app = typer.Typer(
+    add_completion=False,
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"madbayes {version('madbayes')}")
+        raise typer.Exit
+
+
+@app.callback()
+def madbayes(
+    _version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, help="Show the version and exit."
+        ),
+    ] = False,
+) -> None:
+    """Clusterings that find their own size."""
+
+
+@app.command()
+def cluster(
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE", help="Table to read: .csv, .tsv, .parquet or .npy.")
+    ],
+    columns: Annotated[
+        list[str] | None,
+        typer.Option(metavar="A,B", help="Use these columns only (default: all numeric ones)."),
+    ] = None,
+    drop: Annotated[
+        list[str] | None, typer.Option(metavar="A,B", help="Leave these columns out.")
+    ] = None,
+    drop_missing: Annotated[
+        bool, typer.Option("--drop-missing", help="Leave out rows with missing or infinite values.")
+    ] = False,
+    standardize: Annotated[
+        bool,
+        typer.Option(
+            "--standardize", help="Give every column mean 0 and variance 1 before clustering."
+        ),
+    ] = False,
+    penalty: Annotated[
+        str | None,
+        typer.Option(
+            metavar="VALUE",
+            help="Cost of one more cluster, in squared-distance units (of the standardized values "
+            'with --standardize); or "farthest-first" with --clusters-hint.',
+        ),
+    ] = None,
+    clusters_hint: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            min=1,
+            help="Roughly how many clusters; a penalty is worked out from it, and the data may "
+            "settle on another number.",
+        ),
+    ] = None,
+    n_clusters: Annotated[
+        int | None,
+        typer.Option(metavar="N", min=1, help="Exactly N clusters: plain k-means, no penalty."),
+    ] = None,
+    seed: Annotated[
+        int,
+        typer.Option(metavar="N", min=0, help="Seed for what is drawn at random."),
+    ] = 0,
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Folder for the results.")] = Path(
+        "madbayes-out"
+    ),
+    plot: Annotated[bool, typer.Option("--plot/--no-plot", help="Draw clusters.png.")] = True,
+) -> None:
+    """Find the clusters of a table.
+
+    Prints them, and writes labels.csv (one line per row of FILE), centers.csv and clusters.png (the
+    first two columns, or the first two principal components of more).
+    """
+    talk = Console(stderr=True)
+    with _explained(talk):
+        from madbayes.cli.fit import Options, fit, parse_penalty, resolve
+        from madbayes.cli.formats import read
+        from madbayes.cli.select import select
+        from madbayes.cli.show import count, show
+        from madbayes.cli.write import all_or_nothing, write_centers, write_labels
+
+        options = Options(parse_penalty(penalty), clusters_hint, n_clusters, standardize, seed)
+        resolve(options)  # complain about the options before reading a large file
+        with talk.status(f"reading {file.name}"):
+            table = select(
+                read(file), columns=columns or (), drop=drop or (), drop_missing=drop_missing
+            )
+        _say(talk, table.notes)
+
+        with all_or_nothing(out) as scratch:
+            n, d = table.values.shape
+            with talk.status(f"clustering {count(n, 'row')} of {count(d, 'column')}"):
+                found = fit(table.values, options)
+            with talk.status("writing"):
+                write_labels(scratch / "labels.csv", found.labels, table.rows, table.n_rows_in_file)
+                write_centers(scratch / "centers.csv", found.centers, found.sizes, table.names)
+                drawn = plot and _draw(scratch / "clusters.png", table, found, file.name)
+        _say(talk, found.notes)
+
+        console = Console()
+        show(console, found, table.names, standardize)
+        written = ["labels.csv", "centers.csv"] + ["clusters.png"] * drawn
+        console.print(Text(f"Written to {out}: {', '.join(written)}"))
+        if plot and not drawn:
+            _say(talk, ['clusters.png needs matplotlib: pip install "madbayes[plot]"'])
+        if not drawn and (out / "clusters.png").exists():
+            _say(talk, [f"{out / 'clusters.png'} is from an earlier run"])
+
+
+@contextmanager
+def _explained(talk: Console) -> Iterator[None]:
+    """User errors become one paragraph and exit code 2; Ctrl-C becomes exit code 130."""
+    try:
+        yield
+    except UserError as error:
+        talk.print(Text.assemble(("Error: ", "bold red"), str(error)))
+        raise typer.Exit(2) from None
+    except MemoryError:
+        talk.print(Text("Error: the table does not fit into memory."))
+        raise typer.Exit(2) from None
+    except KeyboardInterrupt:
+        talk.print(Text("Interrupted; no partial files are left."))
+        raise typer.Exit(130) from None
+
+
+def _say(talk: Console, notes: tuple[str, ...] | list[str]) -> None:
+    for note in notes:
+        talk.print(Text(f"Note: {note}"))
+
+
+def _draw(path: Path, table: "Table", found: "Found", title: str) -> bool:
+    """False when matplotlib is not installed."""
+    try:
+        from matplotlib.figure import Figure
+    except ModuleNotFoundError:
+        return False
+    from madbayes.cli.show import count
+    from madbayes.plots import scatter
+
+    as_in_file = table.values.shape[1] <= 2  # principal components are of what was clustered
+    figure = Figure(figsize=(8, 5.5), layout="constrained")
+    scatter(
+        table.values if as_in_file else found.used,
+        found.labels,
+        found.centers if as_in_file else found.used_centers,
+        feature_names=table.names,
+        title=f"{title}: {count(found.n_clusters, 'cluster')}",
+        ax=figure.add_subplot(),
+    )
+    figure.savefig(path, dpi=150)
+    return True

@@ -1,0 +1,148 @@
+"""From the matrix to clusters: pick the estimator the options ask for, fit it, and keep the answer
+in the units of the file."""
+
+import warnings
+from dataclasses import dataclass
+
+import numpy as np
+
+from madbayes.cli.errors import UserError
+
+# What --penalty means when it is not given. None asks the user; "auto" would decide by itself.
+DEFAULT_PENALTY: str | None = None
+
+
+@dataclass(frozen=True)
+class Options:
+    """What the user asked for; `None` where nothing was said."""
+
+    penalty: float | str | None = None
+    clusters_hint: int | None = None
+    n_clusters: int | None = None
+    standardize: bool = False
+    seed: int = 0
+
+
+@dataclass(frozen=True)
+class Found:
+    """The answer, centres in the units of the file."""
+
+    labels: np.ndarray
+    centers: np.ndarray
+    sizes: np.ndarray
+    penalty: float | None
+    penalty_from: str
+    objective: float
+    n_iter: int
+    converged: bool
+    used: np.ndarray  # the values the estimator saw: those of the file, or standardized
+    used_centers: np.ndarray
+    notes: tuple[str, ...]
+
+    @property
+    def n_clusters(self) -> int:
+        return len(self.sizes)
+
+
+def parse_penalty(text: str | None) -> float | str | None:
+    """A number, 'auto' or 'farthest-first'."""
+    if text is None or text in ("auto", "farthest-first"):
+        return text
+    try:
+        return float(text)
+    except ValueError:
+        raise UserError(
+            f'--penalty {text} is neither a number nor "auto" nor "farthest-first". It is the cost '
+            "of one more cluster, in squared-distance units."
+        ) from None
+
+
+def resolve(options: Options) -> tuple[float | str | None, str]:
+    """The penalty to use and where it comes from; (None, …) means a fixed number of clusters."""
+    if options.n_clusters is not None:
+        if options.penalty is not None or options.clusters_hint is not None:
+            raise UserError(
+                "--n-clusters fixes the number of clusters, so it cannot be combined with "
+                "--penalty or --clusters-hint, which find it. Give one or the other."
+            )
+        return None, "none: the number of clusters was given"
+    penalty = options.penalty if options.penalty is not None else DEFAULT_PENALTY
+    if penalty is None and options.clusters_hint is not None:
+        penalty = "farthest-first"
+    if penalty is None:
+        raise UserError(
+            "How fine should the clusters be? Say it roughly with --clusters-hint N (about N "
+            "clusters; the data may settle on another number), or exactly with --penalty VALUE "
+            "(the cost of one more cluster, in squared-distance units). To fix the number of "
+            "clusters instead, use --n-clusters N."
+        )
+    if penalty == "farthest-first":
+        if options.clusters_hint is None:
+            raise UserError(
+                "--penalty farthest-first works out a penalty from a rough number of clusters: "
+                "add --clusters-hint N."
+            )
+        return penalty, f"farthest-first with a hint of {options.clusters_hint}"
+    if penalty == "auto":
+        return penalty, "chosen from the data"
+    if options.clusters_hint is not None:
+        raise UserError(
+            f"--clusters-hint {options.clusters_hint} would be ignored, because --penalty "
+            f"{penalty} already decides. Give one of them."
+        )
+    return penalty, "given"
+
+
+def fit(values: np.ndarray, options: Options) -> Found:
+    """Standardize if asked, fit, and translate the centres back."""
+    from madbayes import DPMeans, KMeans  # here, so that --help need not wait for the kernels
+
+    penalty, penalty_from = resolve(options)
+    used, mean, scale = standardize(values) if options.standardize else (values, 0.0, 1.0)
+    if options.n_clusters is not None:
+        model = KMeans(n_clusters=options.n_clusters, random_state=options.seed)
+    else:
+        model = DPMeans(
+            penalty=penalty, n_clusters_hint=options.clusters_hint, random_state=options.seed
+        )
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        try:
+            model.fit(used)
+        except ValueError as error:
+            raise UserError(_in_options(str(error))) from error
+
+    centers = np.asarray(model.cluster_centers_, dtype=np.float64)
+    labels = np.asarray(model.labels_)
+    return Found(
+        labels=labels,
+        centers=centers * scale + mean,
+        sizes=np.bincount(labels, minlength=len(centers)),
+        penalty=getattr(model, "penalty_", None),
+        penalty_from=penalty_from,
+        objective=float(getattr(model, "objective_", model.inertia_)),
+        n_iter=int(model.n_iter_),
+        converged=bool(getattr(model, "converged_", True)),
+        used=used,
+        used_centers=centers,
+        notes=tuple(dict.fromkeys(str(w.message) for w in caught)),
+    )
+
+
+def standardize(values: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Mean 0 and variance 1 in every column; a constant column becomes 0."""
+    mean = values.mean(axis=0, dtype=np.float64)
+    scale = values.std(axis=0, dtype=np.float64)
+    scale[scale <= np.finfo(values.dtype).eps * np.abs(mean)] = 1.0
+    return ((values - mean) / scale).astype(values.dtype, copy=False), mean, scale
+
+
+def _in_options(message: str) -> str:
+    """The library's message, with its parameters called as the command calls them."""
+    for parameter, option in {
+        "n_clusters_hint": "--clusters-hint",
+        "n_clusters": "--n-clusters",
+        "penalty=": "--penalty ",
+    }.items():
+        message = message.replace(parameter, option)
+    return message

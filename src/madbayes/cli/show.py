@@ -1,0 +1,75 @@
+"""What was found, for a person to read."""
+
+from rich.console import Console
+from rich.table import Table as RichTable
+from rich.text import Text
+
+from madbayes.cli.fit import Found
+
+MOST_COLUMNS = 6
+MOST_CLUSTERS = 20
+
+
+def count(n: int, what: str) -> str:
+    """'1 row', '1,200 rows'."""
+    return f"{n:,} {what}" if n == 1 else f"{n:,} {what}s"
+
+
+def show(console: Console, found: Found, names: tuple[str, ...], standardized: bool) -> None:
+    """Clusters, sizes and centres as a table; penalty and objective below it."""
+    console.print(_clusters(found, names))
+    if hidden := _hidden(found, names):
+        console.print(Text(hidden, style="dim"))
+    console.print(_facts(found))
+    if standardized:
+        console.print(
+            Text("Centres are in the units of the file, the rest in standardized units.", "dim")
+        )
+
+
+def _clusters(found: Found, names: tuple[str, ...]) -> RichTable:
+    clusters = count(found.n_clusters, "cluster")
+    rows = count(len(found.labels), "row")
+    table = RichTable(title=f"{clusters} in {rows}", title_justify="left")
+    table.add_column("label", justify="right")
+    table.add_column("size", justify="right")
+    table.add_column("share", justify="right")
+    for name in names[:MOST_COLUMNS]:
+        table.add_column(Text(name), justify="right")
+    for label in _shown(found):
+        share = found.sizes[label] / found.sizes.sum()
+        center = (f"{value:.4g}" for value in found.centers[label][:MOST_COLUMNS])
+        table.add_row(str(label), f"{found.sizes[label]:,}", f"{share:.1%}", *center)
+    return table
+
+
+def _shown(found: Found) -> list[int]:
+    """All labels in order, or the largest clusters when there are too many."""
+    if found.n_clusters <= MOST_CLUSTERS:
+        return list(range(found.n_clusters))
+    return [int(label) for label in (-found.sizes).argsort(kind="stable")[:MOST_CLUSTERS]]
+
+
+def _hidden(found: Found, names: tuple[str, ...]) -> str:
+    parts = []
+    if found.n_clusters > MOST_CLUSTERS:
+        parts.append(f"the {MOST_CLUSTERS} largest of {found.n_clusters} clusters")
+    if len(names) > MOST_COLUMNS:
+        parts.append(f"the first {MOST_COLUMNS} of {len(names)} columns")
+    return f"Shown: {' and '.join(parts)}; all are in centers.csv." if parts else ""
+
+
+def _facts(found: Found) -> RichTable:
+    facts = RichTable.grid(padding=(0, 2))
+    facts.add_column(justify="right", style="bold")
+    facts.add_column()
+    if found.penalty is None:
+        facts.add_row("penalty", found.penalty_from)
+        facts.add_row("objective", f"{found.objective:.6g} (squared error)")
+    else:
+        facts.add_row("penalty", f"{found.penalty:.6g} ({found.penalty_from})")
+        facts.add_row("objective", f"{found.objective:.6g} (squared error + penalty × clusters)")
+    facts.add_row(
+        "passes", f"{found.n_iter}{'' if found.converged else ' (stopped before it settled)'}"
+    )
+    return facts

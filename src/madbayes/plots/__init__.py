@@ -1,0 +1,5 @@
+"""Pictures of what was found. matplotlib is imported only when something is drawn."""
+
+from madbayes.plots.scatter import scatter
+
+__all__ = ["scatter"]

@@ -1,0 +1,35 @@
+"""Colours that stay apart for every kind of colour vision, and who gets which.
+
+The colours are those of Okabe and Ito (2008) without black, which marks text, and with the yellow
+darkened to show on white.
+"""
+
+import numpy as np
+
+COLORS = (
+    "#0072B2",  # blue
+    "#E69F00",  # orange
+    "#009E73",  # green
+    "#CC79A7",  # pink
+    "#56B4E9",  # sky
+    "#D55E00",  # vermilion
+    "#B8A800",  # yellow, darkened
+)
+
+
+def assign_colors(positions: np.ndarray) -> list[str]:
+    """One colour per cluster, `positions` being where the clusters are drawn.
+
+    With more clusters than colours some share one: each cluster in turn takes the colour whose
+    nearest bearer is farthest away, so that neighbours differ.
+    """
+    positions = np.nan_to_num(np.asarray(positions, dtype=np.float64))
+    positions = positions / np.maximum(np.ptp(positions, axis=0), np.finfo(float).tiny)
+    nearest = np.full((len(positions), len(COLORS)), np.inf)
+    chosen = []
+    for k, here in enumerate(positions):
+        color = int(np.argmax(nearest[k]))
+        chosen.append(COLORS[color])
+        gaps = ((positions - here) ** 2).sum(axis=1)
+        nearest[:, color] = np.minimum(nearest[:, color], gaps)
+    return chosen

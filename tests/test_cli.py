@@ -1,0 +1,441 @@
+"""The command: what it prints and writes, and what it says when the file or the options are off."""
+
+import csv
+import os
+import re
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from madbayes import cli
+from madbayes.cli import app, fit
+
+ROOT = Path(__file__).resolve().parents[1]
+OLD_FAITHFUL = ROOT / "examples" / "old_faithful.csv"
+
+
+class Run:
+    """One run in this process: exit code, both streams (unwrapped), and what was written."""
+
+    def __init__(self, capsys, out, argv):
+        capsys.readouterr()
+        self.code = cli.main([str(arg) for arg in argv])
+        streams = capsys.readouterr()
+        self.stdout = streams.out
+        self.stderr = " ".join(streams.err.split())
+        self.files = sorted(p.name for p in out.iterdir()) if out.is_dir() else None
+
+
+@pytest.fixture
+def run(tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
+    out = tmp_path / "out"
+
+    def run(*argv, penalty=("--penalty", "4"), plot=False):
+        flags = ["--out", out] + ["--no-plot"] * (not plot)
+        return Run(capsys, out, ["cluster", *argv, *penalty, *flags])
+
+    run.out = out
+    return run
+
+
+def save(path, text):
+    path.write_bytes(text if isinstance(text, bytes) else textwrap.dedent(text).encode())
+    return path
+
+
+@pytest.fixture
+def two_groups(tmp_path):
+    return save(tmp_path / "two.csv", "a,b\n0,0\n0,1\n1,0\n9,9\n9,10\n")
+
+
+def labels_of(path):
+    with path.open(newline="") as stream:
+        return list(csv.DictReader(stream))
+
+
+# What it does
+
+
+def test_clusters_are_printed_and_written(run, two_groups):
+    got = run(two_groups, plot=True)
+    assert got.code == 0
+    assert got.files == ["centers.csv", "clusters.png", "labels.csv"]
+    assert "2 clusters in 5 rows" in got.stdout
+    assert re.search(r"penalty\s+4 \(given\)", got.stdout)
+    rows = labels_of(run.out / "labels.csv")
+    assert [r["row"] for r in rows] == ["1", "2", "3", "4", "5"]
+    assert len({r["label"] for r in rows[:3]}) == 1
+    assert len({r["label"] for r in rows}) == 2
+    centers = labels_of(run.out / "centers.csv")
+    assert sorted((int(r["size"]), float(r["a"])) for r in centers) == [(2, 9), (3, 1 / 3)]
+    assert (run.out / "clusters.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_objective_is_squared_error_plus_penalty_times_clusters(run, two_groups):
+    got = run(two_groups)
+    expected = 4 / 3 + 0.5 + 2 * 4
+    assert f"{expected:.6g}" in got.stdout
+
+
+def test_old_faithful_has_two_kinds_of_eruption(run):
+    got = run(OLD_FAITHFUL, "--standardize", penalty=("--clusters-hint", "2"))
+    assert got.code == 0
+    assert "2 clusters in 272 rows" in got.stdout
+    assert "farthest-first with a hint of 2" in got.stdout
+    centers = labels_of(run.out / "centers.csv")
+    waiting = sorted(float(r["waiting"]) for r in centers)
+    assert 53 < waiting[0] < 56 and 79 < waiting[1] < 82  # minutes, not standard deviations
+
+
+def test_fixed_number_of_clusters(run, two_groups):
+    got = run(two_groups, penalty=("--n-clusters", "3"))
+    assert got.code == 0
+    assert "3 clusters" in got.stdout
+    assert "none: the number of clusters was given" in got.stdout
+
+
+def test_the_same_seed_gives_the_same_files(run, two_groups):
+    written = []
+    for _ in range(2):
+        assert run(two_groups, "--seed", "7", penalty=("--n-clusters", "2")).code == 0
+        written.append((run.out / "labels.csv").read_bytes())
+    assert written[0] == written[1]
+
+
+def test_results_go_to_stdout_and_notes_to_stderr(run, tmp_path):
+    file = save(tmp_path / "t.csv", "name,x,y\nann,1,2\nbob,8,9\n")
+    got = run(file)
+    assert "left out name: it holds text" in got.stderr
+    assert "left out" not in got.stdout and "cluster" in got.stdout
+
+
+def test_version(capsys):
+    assert cli.main(["--version"]) == 0
+    assert re.fullmatch(r"madbayes \d+\.\d+\.\d+\S*\n", capsys.readouterr().out)
+
+
+def test_many_columns_and_clusters_are_summarised(run, tmp_path):
+    rng = np.random.default_rng(0)
+    X = np.repeat(np.arange(30.0), 3)[:, None] * 100 + rng.normal(size=(90, 9))
+    np.save(tmp_path / "wide.npy", X)
+    got = run(tmp_path / "wide.npy", penalty=("--penalty", "1000"), plot=True)
+    assert got.code == 0
+    assert "the 20 largest of 30 clusters and the first 6 of 9 columns" in got.stdout
+    assert len(labels_of(run.out / "centers.csv")) == 30
+    assert "clusters.png" in got.files
+
+
+# What it reads
+
+GRID = np.array([[0, 0], [0, 1], [9, 9], [9, 8]], dtype=float)
+
+
+@pytest.mark.parametrize(
+    "name, content",
+    [
+        ("t.csv", "a,b\n0,0\n0,1\n9,9\n9,8\n"),
+        ("t.tsv", "a\tb\n0\t0\n0\t1\n9\t9\n9\t8\n"),
+        ("semicolons.csv", "a;b\n0,0;0\n0;1\n9;9,0\n9;8\n"),
+        ("no_header.csv", "0,0\n0,1\n9,9\n9,8\n"),
+        ("windows.csv", b"\xef\xbb\xbfa,b\r\n0,0\r\n0,1\r\n9,9\r\n9,8\r\n"),
+        ("utf16.csv", "a,b\n0,0\n0,1\n9,9\n9,8\n".encode("utf-16")),
+        ("latin1.csv", "größe,b\n0,0\n0,1\n9,9\n9,8\n".encode("latin-1")),
+    ],
+)
+def test_text_files(run, tmp_path, name, content):
+    got = run(save(tmp_path / name, content))
+    assert got.code == 0, got.stderr
+    assert "2 clusters in 4 rows" in got.stdout
+
+
+def test_names_survive_latin1(run, tmp_path):
+    got = run(save(tmp_path / "t.csv", "größe,b\n0,0\n9,9\n".encode("latin-1")))
+    assert "größe" in got.stdout
+    assert "read as Latin-1" in got.stderr
+
+
+def test_parquet_and_npy(run, tmp_path):
+    pq.write_table(
+        pa.table({"a": GRID[:, 0], "b": GRID[:, 1].astype("f4")}), tmp_path / "t.parquet"
+    )
+    np.save(tmp_path / "t.npy", GRID.astype(np.float32))
+    np.save(tmp_path / "ints.npy", GRID.astype(np.int16))
+    np.save(tmp_path / "vector.npy", GRID[:, 0])
+    for name in ("t.parquet", "t.npy", "ints.npy", "vector.npy"):
+        got = run(tmp_path / name)
+        assert got.code == 0, got.stderr
+        assert "2 clusters in 4 rows" in got.stdout
+
+
+def test_gzipped_csv(run, tmp_path):
+    import gzip
+
+    with gzip.open(tmp_path / "t.csv.gz", "wt") as stream:
+        stream.write("a,b\n0,0\n0,1\n9,9\n")
+    assert run(tmp_path / "t.csv.gz").code == 0
+
+
+def test_row_numbers_and_other_columns_are_left_out_aloud(run, tmp_path):
+    file = save(
+        tmp_path / "t.csv",
+        """\
+        ,id,day,ok,x,note,y
+        0,1,2024-01-01,true,0.5,,1
+        1,2,2024-01-02,false,0.7,,?
+        2,3,2024-01-03,true,9.5,,3
+        """,
+    )
+    got = run(file)
+    assert got.code == 0, got.stderr
+    for piece in (
+        "left out (unnamed 0): it only counts the rows",
+        "left out id: it only counts the rows",
+        "left out day: it holds dates or times",
+        "left out ok: it holds true and false",
+        "left out note: it is empty",
+        "left out y: '?' in row 2 is not a number",
+    ):
+        assert piece in got.stderr
+    assert run(file, "--columns", "ok,x").code == 0
+
+
+def test_columns_and_drop(run, tmp_path):
+    file = save(tmp_path / "t.csv", 'a,b,"c,d"\n0,0,5\n0,1,5\n9,9,5\n')
+    run(file, "--columns", "b,a")
+    assert list(labels_of(run.out / "centers.csv")[0])[2:] == ["b", "a"]
+    run(file, "--drop", "b")
+    assert list(labels_of(run.out / "centers.csv")[0])[2:] == ["a", "c,d"]
+    run(file, "--columns", "c,d", "--columns", "a")
+    assert list(labels_of(run.out / "centers.csv")[0])[2:] == ["c,d", "a"]
+
+
+def test_dropped_rows_keep_their_place(run, tmp_path):
+    file = save(tmp_path / "t.csv", "a,b\n0,0\n,1\n9,9\n9,inf\n")
+    got = run(file, "--drop-missing")
+    assert got.code == 0
+    assert "left out 2 of 4 rows" in got.stderr
+    assert [r["label"] == "" for r in labels_of(run.out / "labels.csv")] == [
+        False,
+        True,
+        False,
+        True,
+    ]
+
+
+@pytest.mark.parametrize("flags", [[], ["--standardize"]])
+@pytest.mark.parametrize("d", [1, 2, 4])
+def test_one_row_is_one_cluster(run, tmp_path, flags, d):
+    names = ",".join("abcd"[:d])
+    file = save(tmp_path / "t.csv", f"{names}\n{','.join(['3.5'] * d)}\n")
+    got = run(file, *flags, plot=True)
+    assert got.code == 0, got.stderr
+    assert "1 cluster in 1 row" in got.stdout
+    assert "3.5" in got.stdout
+
+
+def test_standardizing_leaves_constant_columns_alone(run, tmp_path):
+    file = save(tmp_path / "t.csv", "a,b\n0,7\n0.1,7\n9,7\n")
+    got = run(file, "--standardize", penalty=("--penalty", "1"))
+    assert got.code == 0
+    assert {r["b"] for r in labels_of(run.out / "centers.csv")} == {"7.0"}
+
+
+# What it says when something is off
+
+
+def bad_files(folder):
+    save(folder / "empty.csv", "")
+    save(folder / "header_only.csv", "a,b\n")
+    save(folder / "text_only.csv", "name,city\nann,ulm\nbob,bonn\n")
+    save(folder / "missing.csv", "a,b\n1,2\n3,\n,4\n")
+    save(folder / "infinite.csv", "a,b\n1,2\n3,inf\n")
+    save(folder / "ragged.csv", "a,b\n1,2\n3,4,5\n")
+    save(folder / "picture.csv", b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR")
+    save(folder / "table.xlsx", b"PK\x03\x04")
+    save(folder / "broken.npy", b"not a numpy file")
+    save(folder / "broken.parquet", b"PAR1 but not really")
+    save(folder / "broken.csv.gz", b"plain text")
+    np.save(folder / "cube.npy", np.zeros((2, 2, 2)))
+    np.save(folder / "complex.npy", np.zeros((2, 2), dtype=complex))
+    np.save(folder / "objects.npy", np.array([[1, "a"]], dtype=object))
+    np.save(folder / "nan.npy", np.array([[1.0, np.nan]]))
+    (folder / "folder.csv").mkdir()
+
+
+@pytest.mark.parametrize(
+    "name, pieces",
+    [
+        ("absent.csv", ["There is no file", "absent.csv"]),
+        ("emty.csv", ["There is no file", "Did you mean empty.csv?"]),
+        ("empty.csv", ["is empty"]),
+        ("header_only.csv", ["no rows"]),
+        ("text_only.csv", ["no column of numbers", "name: it holds text"]),
+        ("missing.csv", ["row 2, column b is missing", "2 of 3 rows", "--drop-missing"]),
+        ("infinite.csv", ["row 2, column b is infinite", "--drop-missing"]),
+        ("ragged.csv", ["could not be read as a table", "Expected 2 columns, got 3"]),
+        ("picture.csv", ["does not look like text"]),
+        ("table.xlsx", [".xlsx", "CSV, TSV"]),
+        ("broken.npy", ["could not be read"]),
+        ("broken.parquet", ["could not be read"]),
+        ("broken.csv.gz", ["could not be read"]),
+        ("cube.npy", ["shape (2, 2, 2)", "two dimensions"]),
+        ("complex.npy", ["complex128"]),
+        ("objects.npy", ["could not be read"]),
+        ("nan.npy", ["row 1, column x1 is missing"]),
+        ("folder.csv", ["is a directory"]),
+    ],
+)
+def test_bad_files_get_one_paragraph_and_exit_code_2(run, tmp_path, name, pieces):
+    bad_files(tmp_path)
+    got = run(tmp_path / name)
+    assert got.code == 2
+    for piece in pieces:
+        assert piece in got.stderr
+    assert "Traceback" not in got.stderr
+    assert got.stdout == ""
+    assert got.files is None  # not even the folder
+
+
+@pytest.mark.parametrize(
+    "argv, pieces",
+    [
+        (["--penalty", "abc"], ["neither a number", "squared-distance units"]),
+        (["--penalty", "-3"], ["-3", "> 0"]),
+        (["--penalty", "nan"], ["--penalty nan"]),
+        (["--penalty", "farthest-first"], ["--clusters-hint N"]),
+        (["--penalty", "3", "--n-clusters", "2"], ["cannot be combined"]),
+        (["--penalty", "3", "--clusters-hint", "2"], ["would be ignored"]),
+        (["--n-clusters", "0"], ["--n-clusters"]),
+        (["--n-clusters", "99"], ["99", "5"]),
+        (["--penalty", "3", "--columns", "a,bb"], ["'bb'", "Did you mean b?", "a, b"]),
+        (["--penalty", "3", "--drop", "z"], ["--drop names 'z'"]),
+        (["--penalty", "3", "--drop", "a,b"], ["no column of numbers"]),
+        (["--no-such-option"], ["--no-such-option"]),
+    ],
+)
+def test_bad_options(run, two_groups, argv, pieces):
+    got = run(two_groups, *argv, penalty=())
+    assert got.code == 2
+    for piece in pieces:
+        assert piece in got.stderr
+    assert "Traceback" not in got.stderr
+    assert got.files is None
+
+
+def test_without_a_penalty_the_way_out_is_named(run, two_groups):
+    if fit.DEFAULT_PENALTY is not None:
+        pytest.skip("the penalty is chosen from the data")
+    got = run(two_groups, penalty=())
+    assert got.code == 2
+    for option in ("--clusters-hint", "--penalty", "--n-clusters"):
+        assert option in got.stderr
+
+
+def test_text_columns_cannot_be_asked_for(run, tmp_path):
+    file = save(tmp_path / "t.csv", "name,x\nann,1\nbob,2\n")
+    got = run(file, "--columns", "name,x")
+    assert got.code == 2
+    assert "Column name cannot be used: it holds text" in got.stderr
+
+
+def test_out_that_cannot_be_written(two_groups, tmp_path, capsys):
+    blocked = save(tmp_path / "taken", "already a file")
+    argv = ["cluster", str(two_groups), "--penalty", "4", "--out"]
+    assert cli.main([*argv, str(blocked)]) == 2
+    assert "is a file" in " ".join(capsys.readouterr().err.split())
+    assert cli.main([*argv, str(blocked / "below")]) == 2
+    assert "cannot be written to" in " ".join(capsys.readouterr().err.split())
+    assert blocked.read_text() == "already a file"
+
+
+# Whole files or none
+
+
+@pytest.mark.parametrize("step", ["fit", "draw"])
+@pytest.mark.parametrize("stop", [KeyboardInterrupt, RuntimeError])
+def test_a_stopped_run_leaves_the_old_results_alone(run, two_groups, monkeypatch, step, stop):
+    assert run(two_groups, plot=True).code == 0
+    before = {p.name: p.read_bytes() for p in run.out.iterdir()}
+
+    def fail(*args, **kwargs):
+        raise stop
+
+    if step == "fit":
+        monkeypatch.setattr(fit, "fit", fail)
+    else:
+        monkeypatch.setattr(app, "_draw", fail)
+    if stop is KeyboardInterrupt:
+        assert run(two_groups, plot=True).code == 130
+    else:
+        with pytest.raises(RuntimeError):
+            run(two_groups, plot=True)
+    assert {p.name: p.read_bytes() for p in run.out.iterdir()} == before
+
+
+@pytest.mark.skipif(os.name == "nt", reason="sends a POSIX signal")
+def test_ctrl_c_leaves_nothing_behind(two_groups, tmp_path):
+    out = tmp_path / "out"
+    script = f"""\
+        import sys, time
+        from madbayes import cli
+        from madbayes.cli import fit
+        def slow(*args):
+            print("fitting", flush=True)
+            time.sleep(60)
+        fit.fit = slow
+        argv = ["cluster", {str(two_groups)!r}, "--penalty", "4", "--out", {str(out)!r}]
+        sys.exit(cli.main(argv))
+    """
+    process = subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(script)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout.readline() == "fitting\n"
+    time.sleep(0.1)
+    process.send_signal(signal.SIGINT)
+    _, stderr = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert "Interrupted" in stderr and "Traceback" not in stderr
+    assert not out.exists()
+
+
+# When parts are not installed
+
+
+def test_without_the_cli_extra_the_command_says_what_to_install():
+    script = """\
+        import sys
+        for name in ("typer", "rich", "pyarrow", "matplotlib", "plotly"):
+            sys.modules[name] = None  # as if not installed
+        import madbayes.plots
+        from madbayes.cli import main
+        sys.exit(main(["cluster", "some.csv"]))
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(script)], capture_output=True, text=True
+    )
+    assert done.returncode == 2
+    assert "typer, rich, pyarrow" in done.stderr
+    assert 'pip install "madbayes[cli]"' in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_without_matplotlib_the_rest_is_still_written(run, two_groups, monkeypatch):
+    assert run(two_groups, plot=True).code == 0
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    got = run(two_groups, plot=True)
+    assert got.code == 0
+    assert 'pip install "madbayes[plot]"' in got.stderr
+    assert "is from an earlier run" in got.stderr
+    assert "clusters.png" not in got.stdout
