@@ -122,8 +122,8 @@ def read_text(path: Path) -> Frame:
         if _n_numeric(with_commas) > _n_numeric(table):
             table = with_commas
             notes.append("numbers were read with a decimal comma")
-    names = tuple(name.strip() or f"(unnamed {j})" for j, name in enumerate(names))
-    return Frame(names, table, tuple(notes))
+    named = tuple(name.strip() or f"(unnamed {j})" for j, name in enumerate(names))
+    return Frame(named, table, tuple(notes))
 
 
 def _encoding(path: Path, head: bytes) -> tuple[str, list[str]]:
