@@ -37,8 +37,8 @@ Rows count from 1, without the header. A row left out by `--drop-missing` has an
 
 Columns of numbers are used. The others are left out, and the command says which and why: text,
 dates, true/false (usable as 1 and 0 when named in `--columns`), empty columns, and a column that
-merely counts the rows. In text files the delimiter (comma, semicolon, tab), a missing header, the
-encoding and a decimal comma are recognised; `.gz`, `.bz2` and `.zst` are unpacked on the way.
+merely counts the rows. In text files the delimiter (comma, semicolon, tab, bar), a missing header,
+the encoding and a decimal comma are recognised; `.gz`, `.bz2` and `.zst` are unpacked on the way.
 Columns of a `.npy` file are called `x0`, `x1`, …
 """
 

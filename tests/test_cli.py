@@ -123,6 +123,15 @@ def test_version(capsys):
     assert re.fullmatch(r"madbayes \d+\.\d+\.\d+\S*\n", capsys.readouterr().out)
 
 
+@pytest.mark.parametrize("encoding", ["ascii", "cp1252"])
+def test_a_terminal_with_few_characters(two_groups, tmp_path, encoding):
+    command = [sys.executable, "-m", "madbayes.cli", "cluster", two_groups, "--penalty", "4"]
+    env = {**os.environ, "PYTHONIOENCODING": encoding}
+    done = subprocess.run([*command, "--no-plot"], cwd=tmp_path, env=env, capture_output=True)
+    assert done.returncode == 0, done.stderr
+    assert b"2 clusters in 5 rows" in done.stdout
+
+
 def test_many_columns_and_clusters_are_summarised(run, tmp_path):
     rng = np.random.default_rng(0)
     X = np.repeat(np.arange(30.0), 3)[:, None] * 100 + rng.normal(size=(90, 9))
@@ -145,6 +154,7 @@ GRID = np.array([[0, 0], [0, 1], [9, 9], [9, 8]], dtype=float)
         ("t.csv", "a,b\n0,0\n0,1\n9,9\n9,8\n"),
         ("t.tsv", "a\tb\n0\t0\n0\t1\n9\t9\n9\t8\n"),
         ("semicolons.csv", "a;b\n0,0;0\n0;1\n9;9,0\n9;8\n"),
+        ("bars.txt", "a|b\n0|0\n0|1\n\n9|9\n9|8\n"),
         ("no_header.csv", "0,0\n0,1\n9,9\n9,8\n"),
         ("windows.csv", b"\xef\xbb\xbfa,b\r\n0,0\r\n0,1\r\n9,9\r\n9,8\r\n"),
         ("utf16.csv", "a,b\n0,0\n0,1\n9,9\n9,8\n".encode("utf-16")),
@@ -174,6 +184,23 @@ def test_parquet_and_npy(run, tmp_path):
         got = run(tmp_path / name)
         assert got.code == 0, got.stderr
         assert "2 clusters in 4 rows" in got.stdout
+
+
+def test_columns_of_parquet_that_are_not_plain_numbers(run, tmp_path):
+    table = pa.table(
+        {
+            "half": pa.array([0, 9], pa.float32()).cast(pa.float16()),
+            "money": pa.array([1, 2]).cast(pa.decimal128(21, 2)),
+            "kind": pa.array(["a", "b"]).dictionary_encode(),
+            "vector": pa.array([[1.0, 2.0], [3.0, 4.0]]),
+        }
+    )
+    pq.write_table(table, tmp_path / "t.parquet")
+    got = run(tmp_path / "t.parquet")
+    assert got.code == 0, got.stderr
+    assert "left out kind: it holds categories" in got.stderr
+    assert "left out vector: it holds values of type list" in got.stderr
+    assert list(labels_of(run.out / "centers.csv")[0])[2:] == ["half", "money"]
 
 
 def test_gzipped_csv(run, tmp_path):
@@ -257,6 +284,7 @@ def bad_files(folder):
     save(folder / "header_only.csv", "a,b\n")
     save(folder / "text_only.csv", "name,city\nann,ulm\nbob,bonn\n")
     save(folder / "missing.csv", "a,b\n1,2\n3,\n,4\n")
+    save(folder / "one_column.csv", "a\n1\n\n3\n")
     save(folder / "infinite.csv", "a,b\n1,2\n3,inf\n")
     save(folder / "ragged.csv", "a,b\n1,2\n3,4,5\n")
     save(folder / "picture.csv", b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR")
@@ -280,6 +308,7 @@ def bad_files(folder):
         ("header_only.csv", ["no rows"]),
         ("text_only.csv", ["no column of numbers", "name: it holds text"]),
         ("missing.csv", ["row 2, column b is missing", "2 of 3 rows", "--drop-missing"]),
+        ("one_column.csv", ["row 2, column a is missing", "--drop-missing"]),
         ("infinite.csv", ["row 2, column b is infinite", "--drop-missing"]),
         ("ragged.csv", ["could not be read as a table", "Expected 2 columns, got 3"]),
         ("picture.csv", ["does not look like text"]),

@@ -22,6 +22,9 @@ def main(argv: Sequence[str] | None = None) -> int:
             'Install the rest with:\n\n    pip install "madbayes[cli]"\n'
         )
         return 2
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):  # a terminal without × shows ?, rather than failing
+            stream.reconfigure(errors="replace")
     try:
         from madbayes.cli.app import app
 

@@ -112,7 +112,10 @@ def read_text(path: Path) -> Frame:
             read_options=pa.csv.ReadOptions(
                 encoding=encoding, autogenerate_column_names=not has_header
             ),
-            parse_options=pa.csv.ParseOptions(delimiter=delimiter),
+            # In a file of one column an empty line is a missing value, elsewhere it is nothing.
+            parse_options=pa.csv.ParseOptions(
+                delimiter=delimiter, ignore_empty_lines=len(names) > 1
+            ),
             convert_options=pa.csv.ConvertOptions(decimal_point=decimal_point),
         )
 
@@ -141,7 +144,7 @@ def _encoding(path: Path, head: bytes) -> tuple[str, list[str]]:
 def _delimiter(first_line: str, usual: str) -> str:
     if usual in first_line:
         return usual
-    return next((mark for mark in (",", ";", "\t") if mark in first_line), usual)
+    return next((mark for mark in (",", ";", "\t", "|") if mark in first_line), usual)
 
 
 def _ending(path: Path) -> str:

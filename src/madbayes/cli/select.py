@@ -118,6 +118,8 @@ def _not_numeric(frame: Frame, j: int) -> str:
             row = pc.index(numbers, False).as_py()
             return f"{column[row].as_py()!r} in row {row + 1} is not a number"
         return "it holds text"
+    if pa.types.is_dictionary(kind):
+        return "it holds categories"
     if pa.types.is_temporal(kind):
         return "it holds dates or times"
     return f"it holds values of type {kind}"
