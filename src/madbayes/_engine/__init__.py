@@ -1,0 +1,1 @@
+"""Rows in blocks from any source, threads over them, nearest centres and sums with bounds."""

@@ -1,0 +1,101 @@
+"""What all estimators with centres share: predict, transform, score."""
+
+from typing import Any
+
+import numpy as np
+from sklearn.base import (
+    BaseEstimator,
+    ClassNamePrefixFeaturesOutMixin,
+    ClusterMixin,
+    TransformerMixin,
+)
+from sklearn.metrics.pairwise import euclidean_distances
+from sklearn.utils.validation import check_is_fitted
+
+from madbayes._engine.checks import check_rows, check_weight
+from madbayes._engine.partition import Partition
+from madbayes._engine.rows import Rows, segments
+from madbayes._engine.threads import workers
+
+
+class CentersMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, BaseEstimator):
+    """Estimators with `cluster_centers_`."""
+
+    n_jobs: int | None
+    cluster_centers_: np.ndarray
+    labels_: np.ndarray
+
+    def fit_predict(self, X: Any, y: Any = None, sample_weight: Any = None) -> np.ndarray:
+        """Fit and return `labels_`."""
+        return self.fit(X, sample_weight=sample_weight).labels_  # type: ignore[attr-defined]
+
+    def fit_transform(self, X: Any, y: Any = None, sample_weight: Any = None) -> np.ndarray:
+        """Fit and return the distances of the rows of X to the centres."""
+        return self.fit(X, sample_weight=sample_weight).transform(X)  # type: ignore[attr-defined]
+
+    def predict(self, X: Any) -> np.ndarray:
+        """The index of the nearest centre for each row of X."""
+        return self._nearest(X)[0]
+
+    def transform(self, X: Any) -> np.ndarray:
+        """Euclidean distances, (n_rows, n_clusters)."""
+        check_is_fitted(self)
+        X = check_rows(self, X, reset=False)
+        source = Rows(X)
+        centers = self._exact_centers()
+        out = np.empty((source.n, centers.shape[0]), dtype=source.dtype)
+        shift = 0.0 if source.sparse else centers.mean(axis=0)  # keeps digits far from the origin
+        with workers(self.n_jobs) as run:
+
+            def partial(cut: tuple[int, int]) -> None:
+                if source.sparse:
+                    out[cut[0] : cut[1]] = euclidean_distances(X[cut[0] : cut[1]], centers)
+                    return
+                for a, b, block in source.blocks(*cut):
+                    for c in range(a, b, 1024):
+                        part = block[c - a : c - a + 1024] - shift
+                        out[c : min(b, c + 1024)] = euclidean_distances(part, centers - shift)
+
+            run(partial, segments(source.n, 1))
+        return out
+
+    def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
+        """Minus the sum of squared distances to the nearest centres: larger is better."""
+        return -self._nearest(X, sample_weight)[1]
+
+    def _nearest(
+        self, X: Any, sample_weight: Any = None, penalty: float | None = None
+    ) -> tuple[np.ndarray, float]:
+        """Labels (-1 where the penalty is exceeded) and the sum of squared distances."""
+        check_is_fitted(self)
+        X = check_rows(self, X, reset=False)
+        weight = check_weight(sample_weight, X.shape[0])
+        centers = self._exact_centers()
+        with workers(self.n_jobs) as run:
+            partition = Partition(Rows(X), weight, run)
+            partition.assign(centers, penalty)
+            if penalty is not None:
+                partition.labels[partition.far_rows(0, X.shape[0])] = -1
+        return partition.labels, partition.sse
+
+    def _store_centers(self, centers: np.ndarray, dtype: np.dtype) -> None:
+        self._centers = centers
+        self.cluster_centers_ = centers.astype(dtype)
+
+    def _exact_centers(self) -> np.ndarray:
+        """The centres before they were rounded to the type of X, unless the user changed them."""
+        if np.array_equal(self._centers.astype(self.cluster_centers_.dtype), self.cluster_centers_):
+            return self._centers
+        return np.asarray(self.cluster_centers_, dtype=np.float64)
+
+    @property
+    def _n_features_out(self) -> int:
+        return int(self.cluster_centers_.shape[0])
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags
+
+

@@ -1,0 +1,83 @@
+"""What the estimators check before they start. Messages name the parameter, its value and the way out."""
+
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_array, validate_data
+
+# Kept as they are and converted block by block; everything else becomes float64.
+DTYPES = [np.float64, np.float32, np.float16, np.uint8, np.int8, np.uint16, np.int16]
+
+
+def check_rows(estimator: BaseEstimator, X: Any, *, reset: bool = True) -> Any:
+    """X as a 2-d array or CSR matrix of finite numbers, copied only where it has to be."""
+    if hasattr(X, "to_pandas") and hasattr(X, "column_names"):  # a pyarrow table
+        X = X.to_pandas()
+    X = validate_data(estimator, X, reset=reset, accept_sparse="csr", dtype=DTYPES)
+    if sp.issparse(X):
+        X = sp.csr_array(X)
+        if X.dtype not in (np.float32, np.float64):
+            X = X.astype(np.float64)
+        X.sum_duplicates()
+    return X
+
+
+def check_weight(sample_weight: Any, n: int) -> np.ndarray | None:
+    """Weights as float64, or None where all are one."""
+    if sample_weight is None:
+        return None
+    if isinstance(sample_weight, Real) and not isinstance(sample_weight, bool):
+        sample_weight = np.full(n, float(sample_weight))
+    weight = check_array(
+        sample_weight, ensure_2d=False, dtype=np.float64, input_name="sample_weight"
+    )
+    if weight.shape != (n,):
+        raise ValueError(
+            f"sample_weight.shape={weight.shape} must be {(n,)}: one weight for each row of X."
+        )
+    if weight.min() < 0:
+        raise ValueError(
+            f"sample_weight has a negative value ({weight.min():g} at row {weight.argmin()}); "
+            "weights count rows, so they must be >= 0. A weight of 0 leaves the row out."
+        )
+    if weight.max() == 0:
+        raise ValueError("sample_weight is 0 everywhere, so no row is left to fit.")
+    return weight
+
+
+def check_penalty(penalty: Any, *names: str) -> Any:
+    """A positive finite float, or one of the allowed names."""
+    if isinstance(penalty, str) and penalty in names:
+        return penalty
+    accepted = " or ".join(["a number > 0", *(repr(name) for name in names)])
+    if isinstance(penalty, bool) or not isinstance(penalty, Real):
+        raise TypeError(
+            f"penalty={penalty!r} must be {accepted}. "
+            "It is the cost of one more cluster, in squared-distance units."
+        )
+    if not (np.isfinite(penalty) and penalty > 0):
+        raise ValueError(
+            f"penalty={penalty!r} must be {accepted}. It is the cost of one more cluster, in "
+            "squared-distance units; penalties.farthest_first(X, n_clusters) proposes one for a "
+            "rough number of clusters."
+        )
+    return float(penalty)
+
+
+def check_count(name: str, value: Any, *, low: int = 1, why: str = "") -> int:
+    """A whole number >= low."""
+    if isinstance(value, bool) or not isinstance(value, Integral):
+        raise TypeError(f"{name}={value!r} must be a whole number >= {low}. {why}".rstrip())
+    if value < low:
+        raise ValueError(f"{name}={value!r} must be >= {low}. {why}".rstrip())
+    return int(value)
+
+
+def check_choice(name: str, value: Any, *choices: str) -> str:
+    """One of the names in `choices`."""
+    if value not in choices:
+        raise ValueError(f"{name}={value!r} must be one of {', '.join(map(repr, choices))}.")
+    return str(value)

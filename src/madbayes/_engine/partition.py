@@ -1,0 +1,363 @@
+"""Rows divided among centres: who belongs where, and what the clusters add up to.
+
+This is what every algorithm on squared error stands on. A `Partition` owns O(n) memory (a label, an
+upper and a few lower bounds a row) and the sums of each cluster, and offers the steps that the
+algorithms are written in: `assign` (nearest centres), `means`, `far_rows`, `add_centers`, `drop`.
+
+Every step is a map over fixed segments of the rows (`partial`), whose results are added in the order
+of the segments (`merge`): nothing depends on how many threads ran it.
+"""
+
+import threading
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from madbayes._engine.centers import make_direct_scratch, make_groups, make_scratch, prepare
+from madbayes._engine.rows import Rows as Source
+from madbayes._engine.rows import segments
+from madbayes._engine.threads import Run
+from madbayes._kernels import assign as products
+from madbayes._kernels.assign import Centers, Tally
+from madbayes._kernels.direct import assign_direct
+from madbayes._kernels.rows import (
+    distances_to,
+    moments,
+    offer,
+    open_clusters,
+    squared_error,
+    tally_rows,
+)
+from madbayes._kernels.sparse import assign_sparse
+
+DIRECT_COLUMNS = 6  # up to here plain distances beat the matrix product
+NO_WEIGHT = np.empty(0)
+NO_FLAGS = np.empty(0, dtype=np.uint8)
+
+
+class Frame(NamedTuple):
+    """Where the data lies: measured once for a fit."""
+
+    mean: np.ndarray  # (d,) float64: the weighted mean
+    total_weight: float
+    offset: np.ndarray  # (d,) float64: the kernels work on x - offset …
+    scale: float  # … times this power of two
+
+
+class Partition:
+    """The rows of `source`, with `weight` (None: all ones), under way between centres."""
+
+    def __init__(
+        self, source: Source, weight: np.ndarray | None, run: Run, frame: Frame | None = None
+    ) -> None:
+        self.source = source
+        self.run = run
+        self.weight = NO_WEIGHT if weight is None else np.ascontiguousarray(weight, np.float64)
+        self.labels = np.full(source.n, -1, dtype=np.int32)
+        self.sse = 0.0  # Σ w d² to the centres that `assign` or `means` dealt with last
+        self.frame = frame or measure(source, self.weight, run)
+        self.offset, self.scale = self.frame.offset, self.frame.scale
+        self._direct = not source.sparse and source.d <= DIRECT_COLUMNS
+        self._upper = np.empty(source.n, dtype=np.float32)
+        self._lower = np.empty((source.n, 0), dtype=np.float32)
+        self._far = NO_FLAGS
+        self._bounds_for: np.ndarray | None = None  # the centres that the bounds speak of
+        self._group = np.empty(0, dtype=np.int32)
+        self._n_groups = 0
+        self._use32 = True
+        self._segments: list[tuple[int, int]] = []
+        self._tallies: list[Tally] = []
+
+    # Assignment
+
+    def assign(
+        self, centers: np.ndarray, penalty: float | None = None, rows: tuple[int, int] | None = None
+    ) -> int:
+        """Give each row (of `rows`, a range) its nearest centre; return how many moved.
+
+        With a penalty, `far_rows` tells afterwards where weight * squared distance exceeds it.
+        """
+        first, last = rows or (0, self.source.n)
+        k = centers.shape[0]
+        self._make_room(k)
+        fresh = self._bounds_for is None or self._bounds_for.shape != centers.shape
+        if fresh:
+            self._forget_bounds(centers, first, last)
+        if penalty is not None and self._far.shape[0] == 0:
+            self._far = np.zeros(self.source.n, dtype=np.uint8)
+        view = prepare(
+            centers,
+            self._group,
+            self._n_groups,
+            self.offset,
+            self.scale,
+            None if fresh else self._bounds_for,
+            separate=k * k * 4 <= self.source.n,
+        )
+        local = threading.local()
+        transposed = np.ascontiguousarray(view.exact.T) if self.source.sparse else None
+
+        def partial(segment: tuple[tuple[int, int], Tally]) -> np.ndarray:
+            (a, b), tally = segment
+            a, b = max(a, first), min(b, last)
+            tally.stats[:] = 0.0
+            if a < b:
+                self._assign_range(a, b, view, tally, penalty, fresh, local, transposed)
+            return tally.stats
+
+        stats = np.sum(self.run(partial, zip(self._segments, self._tallies, strict=True)), axis=0)
+        if not fresh or (first, last) == (0, self.source.n):
+            self._bounds_for = view.exact
+        self.sse += stats[0]
+        # Where the float32 product cannot tell most rows apart, do not try it again.
+        self._use32 = self._use32 and stats[3] <= 0.3 * (last - first)
+        return int(stats[1])
+
+    def _assign_range(
+        self,
+        first: int,
+        last: int,
+        view: Centers,
+        tally: Tally,
+        penalty: float | None,
+        fresh: bool,
+        local: Any,
+        transposed: np.ndarray | None,
+    ) -> None:
+        limit = np.inf if penalty is None else penalty
+        if self.source.sparse:
+            X = self.source.X
+            rows = self._rows(first, last, penalty is not None)
+            assign_sparse(
+                X.data, X.indices, X.indptr, first, view, transposed, rows, tally, limit
+            )
+            return
+        if not hasattr(local, "scratch"):
+            k, d = view.exact.shape
+            local.scratch = make_direct_scratch(d) if self._direct else make_scratch(k, d, view.start)
+        for a, b, block in self.source.blocks(first, last):
+            rows = self._rows(a, b, penalty is not None)
+            if self._direct:
+                assign_direct(block, view, rows, tally, local.scratch, limit)
+            else:
+                products.assign_products(
+                    block, view, rows, tally, local.scratch, limit, fresh, self._use32
+                )
+
+    def _rows(self, a: int, b: int, flags: bool) -> products.Rows:
+        return products.Rows(
+            self.labels[a:b],
+            self._upper[a:b],
+            self._lower[a:b],
+            self.weight[a:b],
+            self._far[a:b] if flags else NO_FLAGS,
+        )
+
+    def _forget_bounds(self, centers: np.ndarray, first: int, last: int) -> None:
+        k = centers.shape[0]
+        if self._group.shape[0] != k:
+            if self._direct or self.source.sparse:
+                self._group, self._n_groups = np.zeros(k, dtype=np.int32), 1
+            else:
+                self._group, self._n_groups = make_groups((centers - self.offset) * self.scale)
+        if self._lower.shape[1] != self._n_groups:
+            self._lower = np.empty((self.source.n, self._n_groups), dtype=np.float32)
+        self._upper[first:last] = np.inf
+        self._lower[first:last] = 0.0
+
+    # Clusters
+
+    def means(self, centers: np.ndarray) -> np.ndarray:
+        """The weighted mean of each cluster; an empty one keeps its place in `centers`."""
+        sums, weight, count = self.totals()
+        new = np.array(centers, dtype=np.float64)
+        filled = count > 0
+        new[filled] = self.offset + sums[filled] / weight[filled, None]
+        self.sse -= float(weight[filled] @ ((new[filled] - centers[filled]) ** 2).sum(axis=1))
+        self.sse = max(self.sse, 0.0)
+        return new
+
+    def totals(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Sums (shifted by `offset`), weights and numbers of rows of each cluster."""
+        sums, weight, count = (np.array(part) for part in self._tallies[0][:3])
+        for tally in self._tallies[1:]:
+            sums += tally.sums
+            weight += tally.weight
+            count += tally.count
+        return sums, weight, count
+
+    def recount(self) -> None:
+        """Add up sums and weights afresh from the labels, which removes what rounding left."""
+
+        def partial(segment: tuple[tuple[int, int], Tally]) -> None:
+            (first, last), tally = segment
+            for part in tally[:3]:
+                part[:] = 0
+            for a, b, block in self.source.blocks(first, last):
+                tally_rows(
+                    block, self.weight[a:b], self.labels[a:b], self.offset, *tally[:3]
+                )
+
+        self.run(partial, zip(self._segments, self._tallies, strict=True))
+
+    def measure_sse(self, centers: np.ndarray) -> float:
+        """Σ w d² of the labels and `centers`, afresh from the rows."""
+        exact = np.ascontiguousarray(centers, dtype=np.float64)
+
+        def partial(segment: tuple[int, int]) -> float:
+            return sum(
+                squared_error(block, self.weight[a:b], self.labels[a:b], exact)
+                for a, b, block in self.source.blocks(*segment)
+            )
+
+        self.sse = float(sum(self.run(partial, segments(self.source.n, 1))))
+        return self.sse
+
+    def move(self, row: int, to: int, gain: float) -> None:
+        """Put one row into cluster `to`; `gain` is how much that lowers the error."""
+        at = next(s for s, (a, b) in enumerate(self._segments) if a <= row < b)
+        w = self.weight[row] if self.weight.shape[0] else 1.0
+        value = w * (self.source.take(np.array([row]))[0] - self.offset)
+        tally = self._tallies[at]
+        for cluster, sign in ((self.labels[row], -1), (to, 1)):
+            tally.sums[cluster] += sign * value
+            tally.weight[cluster] += sign * w
+            tally.count[cluster] += sign if w > 0 else 0
+        self.labels[row] = to
+        self.sse -= gain
+        self._bounds_for = None
+
+    def drop(self, keep: np.ndarray) -> None:
+        """Forget the (empty) clusters that are not in the mask `keep`; labels move up."""
+        # Only rows of weight 0 can be left in a cluster that counts as empty.
+        new_label = np.where(keep, np.cumsum(keep) - 1, -1).astype(np.int32)
+        self.labels[:] = new_label[self.labels]
+        self._tallies = [
+            Tally(t.sums[keep], t.weight[keep], t.count[keep], t.stats) for t in self._tallies
+        ]
+        if self._bounds_for is not None:
+            self._bounds_for = self._bounds_for[keep]
+            self._group = self._group[keep]
+
+    # Openings (KJ Algorithm 1)
+
+    def far_rows(self, first: int, last: int) -> np.ndarray:
+        """Rows that the last `assign` with a penalty found too far from every centre."""
+        return first + np.flatnonzero(self._far[first:last])
+
+    def open_clusters(
+        self, centers: np.ndarray, far: np.ndarray, penalty: float, limit: int
+    ) -> np.ndarray:
+        """Which of the rows `far` (in order) open a cluster by the serial rule; at most `limit`."""
+        X = self.source.take(far)
+        weight = self.weight[far] if self.weight.shape[0] else np.ones(far.size)
+        opened = np.empty(min(limit, far.size), dtype=np.int64)
+        exact = np.ascontiguousarray(centers)
+        m = open_clusters(X, weight, self.labels[far], exact, penalty, limit, opened)
+        return far[opened[:m]]
+
+    def offer(self, centers: np.ndarray, opened_at: np.ndarray, last: int) -> np.ndarray:
+        """Rows up to `last` may move to clusters that rows `opened_at` opened before them.
+
+        Returns the centres with the new ones behind them.
+        """
+        k_old = centers.shape[0]
+        new = self.source.take(opened_at)
+        exact = np.ascontiguousarray(centers)
+        self._make_room(k_old + new.shape[0])
+        gap = np.empty((new.shape[0], k_old))
+        distances_to(exact, new, gap)
+        half_gap = 0.5 * self.scale * np.sqrt(np.ascontiguousarray(gap.T))
+
+        def partial(segment: tuple[tuple[int, int], Tally]) -> np.ndarray:
+            (a, b), tally = segment
+            tally.stats[:] = 0.0
+            a, b = max(a, int(opened_at[0])), min(b, last)
+            for first, end, block in self.source.blocks(a, b) if a < b else ():
+                offer(
+                    block,
+                    first,
+                    new,
+                    opened_at,
+                    half_gap,
+                    exact,
+                    self.offset,
+                    self.scale,
+                    k_old,
+                    self._rows(first, end, False),
+                    tally,
+                )
+            return tally.stats
+
+        stats = np.sum(self.run(partial, zip(self._segments, self._tallies, strict=True)), axis=0)
+        self.sse += stats[0]
+        self._bounds_for = None
+        return np.vstack([centers, new])
+
+    def _make_room(self, k: int) -> None:
+        """Let the sums hold k clusters."""
+        if self._tallies and self._tallies[0].sums.shape[0] == k:
+            return
+        cuts = segments(self.source.n, k)
+        old, self._segments = self._tallies, cuts
+        self._tallies = [
+            Tally(
+                np.zeros((k, self.source.d)), np.zeros(k), np.zeros(k, np.int64), np.zeros(4)
+            )
+            for _ in cuts
+        ]
+        if not old:
+            return
+        if len(old) == len(cuts):
+            for before, now in zip(old, self._tallies, strict=True):
+                m = min(k, before.sums.shape[0])
+                for part, whole in zip(before[:3], now[:3], strict=True):
+                    whole[:m] = part[:m]
+        elif self.labels.min() >= 0:
+            self.recount()
+
+
+def measure(source: Source, weight: np.ndarray, run: Run) -> Frame:
+    """The weighted mean, the total weight, and the shift and scale that the kernels work in."""
+    if source.sparse:
+        total = float(weight.sum()) if weight.shape[0] else float(source.n)
+        sums = source.X.T @ (weight if weight.shape[0] else np.ones(source.n))
+        largest = float(np.abs(source.X.data).max(initial=0.0))
+        check_spread(largest, total, source.d)
+        mean = np.asarray(sums).ravel() / total
+        return Frame(mean, total, np.zeros(source.d), power_of_two(largest))
+    origin = source.take(np.array([0]))[0]
+
+    def partial(segment: tuple[int, int]) -> tuple[np.ndarray, float, float]:
+        sums, total, largest = np.zeros(source.d), 0.0, 0.0
+        for a, b, block in source.blocks(*segment):
+            w, top = moments(block, weight[a:b], origin, sums)
+            total, largest = total + w, max(largest, top)
+        return sums, total, largest
+
+    parts = run(partial, segments(source.n, 1))
+    total = float(sum(part[1] for part in parts))
+    largest = float(max(part[2] for part in parts))
+    check_spread(largest, total, source.d)
+    mean = origin + sum(part[0] for part in parts) / total
+    return Frame(mean, total, mean, power_of_two(largest))
+
+
+def power_of_two(largest: float) -> float:
+    """A factor that brings `largest` near 1 and changes no digit."""
+    return float(2.0 ** -np.ceil(np.log2(largest))) if largest > 0 else 1.0
+
+
+def check_spread(largest: float, total_weight: float, d: int) -> None:
+    with np.errstate(over="ignore"):
+        top = np.float64(largest) ** 2 * max(total_weight, 1.0) * d
+    if not np.isfinite(top) or top > 1e307:
+        raise ValueError(
+            f"X spreads over {largest:.3g}: the sum of squared distances would overflow float64. "
+            f"Divide X by, say, {largest:.1g} (and the penalty by its square)."
+        )
+    if 0 < largest < 1e-151:
+        raise ValueError(
+            f"X spreads over only {largest:.3g}: squared distances would underflow float64. "
+            f"Multiply X by, say, {1 / largest:.1g} (and the penalty by its square)."
+        )

@@ -1,0 +1,69 @@
+"""Rows from any source, handed out in blocks that the kernels can read.
+
+A kernel sees a C-contiguous, read-only block of float32 or float64. Arrays that already look like
+that (memory-mapped ones too) are handed out as views; anything else (Fortran order, strides, small
+integers, CSR, a permutation of the rows) is copied block by block, never as a whole.
+"""
+
+from collections.abc import Iterator
+
+import numpy as np
+import scipy.sparse as sp
+
+COPY_VALUES = 2**19  # values copied at a time when the source is not readable as it is
+MAX_SEGMENTS = 32
+
+
+class Rows:
+    """The rows of a 2-d array or CSR matrix, in the given order or in that of `permutation`."""
+
+    def __init__(self, X: np.ndarray | sp.csr_array, permutation: np.ndarray | None = None) -> None:
+        if sp.issparse(X) and permutation is not None:
+            X, permutation = X[permutation], None
+        self.X = X
+        self.permutation = permutation
+        self.n, self.d = X.shape
+        self.sparse = sp.issparse(X)
+        exact_in_32 = np.can_cast(X.dtype, np.float32)
+        self.dtype = np.dtype(np.float32 if exact_in_32 else np.float64)
+        self._as_is = (
+            not self.sparse
+            and permutation is None
+            and X.dtype == self.dtype
+            and X.flags.c_contiguous
+        )
+
+    def blocks(self, start: int, stop: int) -> Iterator[tuple[int, int, np.ndarray]]:
+        """Yield (start, stop, dense rows) that cover start..stop in order."""
+        if self._as_is:
+            yield start, stop, _read_only(self.X[start:stop])
+            return
+        step = max(16, COPY_VALUES // max(self.d, 1))
+        for a in range(start, stop, step):
+            b = min(stop, a + step)
+            index = slice(a, b) if self.permutation is None else self.permutation[a:b]
+            block = self.X[index].toarray() if self.sparse else self.X[index]
+            yield a, b, _read_only(np.ascontiguousarray(block, dtype=self.dtype))
+
+    def take(self, index: np.ndarray) -> np.ndarray:
+        """The rows `index` as a new float64 array."""
+        index = index if self.permutation is None else self.permutation[index]
+        block = self.X[index].toarray() if self.sparse else self.X[index]
+        return np.array(block, dtype=np.float64, order="C")
+
+
+def _read_only(block: np.ndarray) -> np.ndarray:
+    block = block.view(np.ndarray)  # not np.memmap: one compiled version for all
+    block.flags.writeable = False
+    return block
+
+
+def segments(n: int, k: int) -> list[tuple[int, int]]:
+    """Cut 0..n into segments that keep sums of their own.
+
+    The cuts depend on n and k alone, so the order of every sum is the same for any number of
+    threads; there are few of them, so their k×d sums stay small beside the rows.
+    """
+    count = max(1, min(MAX_SEGMENTS, n // 1024, n // (8 * max(k, 1))))
+    edges = np.linspace(0, n, count + 1).astype(np.int64)
+    return [(int(a), int(b)) for a, b in zip(edges[:-1], edges[1:], strict=True)]

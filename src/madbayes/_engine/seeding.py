@@ -1,0 +1,76 @@
+"""First centres: rows drawn at random, or far from each other (k-means++)."""
+
+import numpy as np
+
+from madbayes._engine.rows import Rows, segments
+from madbayes._engine.threads import Run
+from madbayes._kernels.rows import distances_to
+
+
+def squared_distances(source: Rows, first: int, last: int, points: np.ndarray) -> np.ndarray:
+    """(m, last - first) squared distances of a range of rows to m points."""
+    out = np.empty((points.shape[0], last - first))
+    if source.sparse:
+        X = source.X[first:last]
+        norm2 = np.asarray(X.multiply(X).sum(axis=1)).ravel()
+        products = np.asarray(X @ points.T).T
+        return np.maximum(norm2 + (points**2).sum(axis=1)[:, None] - 2.0 * products, 0.0)
+    for a, b, block in source.blocks(first, last):
+        part = np.empty((points.shape[0], b - a))
+        distances_to(block, points, part)
+        out[:, a - first : b - first] = part
+    return out
+
+
+def random_rows(
+    source: Rows, weight: np.ndarray, k: int, random_state: np.random.RandomState
+) -> np.ndarray:
+    """k different rows, drawn with probabilities proportional to their weights."""
+    if weight.shape[0] == 0:
+        return source.take(random_state.choice(source.n, k, replace=False))
+    positive = np.flatnonzero(weight > 0)
+    size = min(k, positive.size)
+    p = weight[positive] / weight[positive].sum()
+    index = random_state.choice(positive, size, replace=False, p=p)
+    return source.take(np.resize(index, k))
+
+
+def kmeans_plus_plus(
+    source: Rows, weight: np.ndarray, k: int, random_state: np.random.RandomState, run: Run
+) -> np.ndarray:
+    """k rows, each drawn in proportion to its squared distance from those before it.
+
+    Arthur & Vassilvitskii 2007, greedy form: of 2 + log k drawn rows the one that lowers the error
+    most is taken.
+    """
+    cuts = segments(source.n, 1)
+    weight = weight if weight.shape[0] else np.ones(source.n)
+    trials = 2 + int(np.log(k))
+    closest = np.full(source.n, np.inf)
+
+    def errors_with(points: np.ndarray) -> np.ndarray:
+        def partial(cut: tuple[int, int]) -> np.ndarray:
+            near = np.minimum(closest[cut[0] : cut[1]], squared_distances(source, *cut, points))
+            return near @ weight[cut[0] : cut[1]]
+
+        return np.sum(run(partial, cuts), axis=0)
+
+    def add(point: np.ndarray) -> None:
+        def partial(cut: tuple[int, int]) -> None:
+            here = closest[cut[0] : cut[1]]
+            np.minimum(here, squared_distances(source, *cut, point[None, :])[0], out=here)
+
+        run(partial, cuts)
+
+    centers = np.empty((k, source.d))
+    for c in range(k):
+        mass = np.cumsum(weight if c == 0 else weight * closest)
+        if mass[-1] <= 0.0:  # fewer different rows than centres
+            mass = np.cumsum(weight)
+        size = 1 if c == 0 else trials
+        drawn = np.searchsorted(mass, random_state.uniform(size=size) * mass[-1], side="right")
+        points = source.take(np.minimum(drawn, source.n - 1))
+        best = 0 if size == 1 else int(np.argmin(errors_with(points)))
+        centers[c] = points[best]
+        add(centers[c])
+    return centers

@@ -1,0 +1,1 @@
+"""Compiled loops: njit only, on buffers that the caller owns. Nothing here knows about threads."""

@@ -1,0 +1,386 @@
+"""Nearest centres by matrix products, with bounds and with certainty (dense rows, many columns).
+
+One call handles the rows of one block. A row passes through, in this order:
+
+1. bounds: the row is skipped when its centre must still be the nearest (Hamerly 2010, with one
+   lower bound for each group of centres as in Ding et al. 2015, "Yinyang k-means");
+2. a float32 matrix product with the centres of only those groups that can win;
+3. a certificate: if the best score beats the second by more than twice the rounding error, it is
+   the nearest centre; otherwise
+4. a float64 product, and `sqdist` among the centres that it cannot tell apart.
+
+So labels are those of the plain float64 loop, whatever the speed-ups did. Scores are
+‖c‖²/2 - x·c of rows and centres shifted by `offset` and scaled by a power of two, so that neither
+data far from the origin nor huge or tiny values lose anything.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+
+from madbayes._kernels.distance import sqdist, sqnorm
+
+TILE_ROWS = 512  # rows and their products with centres stay in a core's own cache
+TILE_COLUMNS = 128
+HARD_ROWS = 32  # rows of one float64 product
+UP = 1.0 + 2.0**-21  # covers the rounding of a bound that is kept in float32
+DOWN = 1.0 - 2.0**-21
+EPS32 = 2.0**-24
+EPS64 = 2.0**-53
+
+
+class Centers(NamedTuple):
+    """The centres of a pass, in the forms that the kernels read. Made by `_engine.centers`."""
+
+    exact: np.ndarray  # (k, d) float64, in the units of the data
+    packed: np.ndarray  # (k, d) float32: shifted, scaled, one group after the other
+    packed_half: np.ndarray  # (k,) float32: half the squared norms of `packed`
+    member: np.ndarray  # (k,) int32: which centre each row of `packed` is
+    group: np.ndarray  # (k,) int32: the group of each centre
+    start: np.ndarray  # (t + 1,) int64: where each group begins in `packed`
+    shifted: np.ndarray  # (k, d) float64: shifted and scaled, in the order of `exact`
+    shifted_half: np.ndarray  # (k,) float64
+    longest: float  # the largest norm in `shifted`
+    offset: np.ndarray  # (d,) float64
+    scale: float  # a power of two
+    drift: np.ndarray  # (k,) float64: how far each centre moved since the bounds were made, scaled
+    group_drift: np.ndarray  # (t, 2) float64: the largest drift in each group and the runner-up
+    group_mover: np.ndarray  # (t,) int32: the centre with the largest drift
+    separation: np.ndarray  # (k,) float64: half the distance to the nearest other centre, scaled
+
+
+class Rows(NamedTuple):
+    """What is remembered of each row of a block: views into arrays of length n."""
+
+    labels: np.ndarray  # int32; -1: not yet assigned
+    upper: np.ndarray  # float32: at least the distance to its centre, scaled
+    lower: np.ndarray  # (b, t) float32: at most the distance to any other centre of the group
+    weight: np.ndarray  # float64, or length 0: all ones
+    far: np.ndarray  # uint8, or length 0: set where weight * squared distance > penalty
+
+
+class Scratch(NamedTuple):
+    """The working memory of one thread; TILE_ROWS rows at a time are in hand. Made by the engine."""
+
+    active: np.ndarray  # (tile,) int64: rows that the bounds could not settle
+    own: np.ndarray  # (tile,) float64: their squared distance to their present centre
+    norm2: np.ndarray  # (tile,) float64: squared norm, shifted and scaled
+    error: np.ndarray  # (tile,) float64: how wrong a score can be
+    best: np.ndarray  # (tile,) float32: smallest score so far
+    second: np.ndarray  # (tile,) float32: the next, over everything that was computed
+    second_in_group: np.ndarray  # (tile,) float32: the next in the group of the best
+    winner: np.ndarray  # (tile,) int32: the centre of the smallest score
+    group_best: np.ndarray  # (tile, t) float32: inf where the group was not computed
+    todo: np.ndarray  # (tile,) int64
+    low1: np.ndarray  # (tile,) float32
+    low2: np.ndarray  # (tile,) float32
+    place: np.ndarray  # (tile,) int32
+    rows32: np.ndarray  # (tile, d) float32: active rows, shifted and scaled
+    gathered: np.ndarray  # (tile, d) float32: those of them that a group needs
+    products: np.ndarray  # (tile * widest chunk of centres,) float32
+    rows64: np.ndarray  # (HARD_ROWS, d) float64
+    scores64: np.ndarray  # (HARD_ROWS, k) float64
+
+
+class Tally(NamedTuple):
+    """What a segment of the rows adds up to: kept from pass to pass, changed by the rows that move."""
+
+    sums: np.ndarray  # (k, d) float64: weighted sums of shifted (not scaled) rows; k = 0: not kept
+    weight: np.ndarray  # (k,) float64
+    count: np.ndarray  # (k,) int64: rows of positive weight
+    stats: np.ndarray  # (4,) float64: change of the objective, rows moved, far rows, hard rows
+
+
+@njit(nogil=True, cache=True)
+def error_bound(d, norm, longest, eps):
+    """How far a computed score can be from the true one (Higham 2002, section 3.1, with room)."""
+    return eps * ((d + 8.0) * norm * longest + 2.0 * longest * longest + 2.0 * norm * norm)
+
+
+@njit(nogil=True, cache=True)
+def check_bounds(X, next_row, centers, rows, penalty, active, own):
+    """Step 1, until `active` is full. Returns (the row to go on with, rows in active, rows new)."""
+    labels, uppers, lower, weight, far = rows.labels, rows.upper, rows.lower, rows.weight, rows.far
+    exact, scale, drifts = centers.exact, centers.scale, centers.drift
+    group_drift, group_mover, separation = (
+        centers.group_drift,
+        centers.group_mover,
+        centers.separation,
+    )
+    weighted = weight.shape[0] > 0
+    opening = far.shape[0] > 0
+    limit = np.sqrt(penalty) * scale * DOWN
+    n = X.shape[0]
+    t = lower.shape[1]
+    n_active = 0
+    n_new = 0
+    while next_row < n and n_active < active.shape[0]:
+        i = next_row
+        next_row += 1
+        if opening:
+            far[i] = 0
+            if weighted:
+                limit = np.sqrt(penalty / weight[i]) * scale * DOWN if weight[i] > 0.0 else np.inf
+        p = labels[i]
+        d2 = -1.0
+        if p >= 0:
+            upper = (uppers[i] + drifts[p]) * UP
+            nearest_other = np.inf
+            for g in range(t):
+                drift = group_drift[g, 1] if group_mover[g] == p else group_drift[g, 0]
+                low = max(0.0, lower[i, g] - drift) * DOWN
+                lower[i, g] = low
+                nearest_other = min(nearest_other, low)
+            nearest_other = max(nearest_other, separation[p])
+            if not (upper < nearest_other and upper < limit):
+                d2 = sqdist(X, i, exact, p)
+                upper = np.sqrt(d2) * scale * UP
+            uppers[i] = upper
+            if upper < nearest_other and upper < limit:
+                continue
+        else:
+            n_new += 1
+        active[n_active] = i
+        own[n_active] = d2
+        n_active += 1
+    return next_row, n_active, n_new
+
+
+@njit(nogil=True, cache=True)
+def two_smallest(half, products, lo, hi, best, second, place):
+    """For each column of `products` the smallest of half - products in rows lo..hi, and the next.
+
+    Centres are rows and the data's rows are columns, so the inner loop is free of reductions and
+    vectorises; two centres at a time halve its traffic. Ties go to the first.
+    """
+    m = products.shape[1]
+    for r in range(m):
+        best[r] = np.inf
+        second[r] = np.inf
+        place[r] = -1
+    even = lo + (hi - lo) // 2 * 2
+    for c in range(lo, even, 2):
+        h0, h1 = half[c], half[c + 1]
+        line0, line1 = products[c], products[c + 1]
+        c0, c1 = np.int32(c), np.int32(c + 1)
+        for r in range(m):
+            v, u = h0 - line0[r], h1 - line1[r]
+            low = u if u < v else v
+            high = v if u < v else u
+            which = c1 if u < v else c0
+            old = best[r]
+            loser = old if low < old else low
+            loser = high if high < loser else loser
+            second[r] = loser if loser < second[r] else second[r]
+            place[r] = which if low < old else place[r]
+            best[r] = low if low < old else old
+    if even < hi:
+        line0 = products[even]
+        for r in range(m):
+            v = half[even] - line0[r]
+            old = best[r]
+            loser = old if v < old else v
+            second[r] = loser if loser < second[r] else second[r]
+            place[r] = even if v < old else place[r]
+            best[r] = v if v < old else old
+
+
+@njit(nogil=True, cache=True)
+def multiply(X, n_active, centers, rows, scratch, everything):
+    """Step 2: best and second-best scores of the active rows, group by group."""
+    labels, upper, lower = rows.labels, rows.upper, rows.lower
+    packed, packed_half, member = centers.packed, centers.packed_half, centers.member
+    group, start, offset, scale = centers.group, centers.start, centers.offset, centers.scale
+    active, own, todo = scratch.active, scratch.own, scratch.todo
+    norm2, error, group_best = scratch.norm2, scratch.error, scratch.group_best
+    best, second, winner = scratch.best, scratch.second, scratch.winner
+    second_in_group = scratch.second_in_group
+    low1, low2, place = scratch.low1, scratch.low2, scratch.place
+    rows32 = scratch.rows32
+    d = X.shape[1]
+    t = lower.shape[1]
+    for a in range(n_active):
+        i = active[a]
+        for j in range(d):
+            rows32[a, j] = (np.float64(X[i, j]) - offset[j]) * scale
+        norm2[a] = sqnorm(rows32, a)
+        error[a] = error_bound(d, np.sqrt(norm2[a]), centers.longest, EPS32)
+        best[a] = np.inf
+        second[a] = np.inf
+        second_in_group[a] = np.inf
+        winner[a] = -1
+        p = labels[i]
+        if p >= 0 and lower[i, group[p]] > upper[i]:  # its own group will not be computed
+            best[a] = 0.5 * (own[a] * scale * scale - norm2[a])
+            winner[a] = p
+        for g in range(t):
+            group_best[a, g] = np.inf
+    g = 0
+    while g < t:
+        stop = g + 1
+        n_todo = 0
+        if everything:
+            while stop < t and start[stop + 1] - start[g] <= TILE_COLUMNS:
+                stop += 1
+        else:
+            for a in range(n_active):
+                i = active[a]
+                if lower[i, g] <= upper[i] or labels[i] < 0:
+                    todo[n_todo] = a
+                    n_todo += 1
+        if everything or 4 * n_todo > 3 * n_active:  # not worth a copy: multiply them all
+            n_todo = n_active
+            for a in range(n_active):
+                todo[a] = a
+        lo, hi = start[g], start[stop]
+        if n_todo > 0 and hi > lo:
+            source = rows32[:n_todo]
+            if n_todo < n_active:
+                source = scratch.gathered[:n_todo]
+                for b in range(n_todo):
+                    a = todo[b]
+                    for j in range(d):
+                        source[b, j] = rows32[a, j]
+            products = scratch.products[: n_todo * (hi - lo)].reshape((hi - lo, n_todo))
+            np.dot(packed[lo:hi], source.T, products)
+            half = packed_half[lo:hi]
+            for h in range(g, stop):
+                two_smallest(half, products, start[h] - lo, start[h + 1] - lo, low1, low2, place)
+                for b in range(n_todo):
+                    a = todo[b]
+                    group_best[a, h] = low1[b]
+                    if low1[b] < best[a]:
+                        second[a] = min(best[a], low2[b])
+                        second_in_group[a] = low2[b]
+                        best[a] = low1[b]
+                        winner[a] = member[lo + place[b]]
+                    elif low1[b] < second[a]:
+                        second[a] = low1[b]
+        g = stop
+
+
+@njit(nogil=True, cache=True)
+def tell_apart(X, chosen, n_chosen, centers, lower, scratch, nearest):
+    """Step 4 for up to HARD_ROWS rows: their nearest centres and all their lower bounds."""
+    exact, shifted_half, group = centers.exact, centers.shifted_half, centers.group
+    offset, scale = centers.offset, centers.scale
+    rows64, scores = scratch.rows64, scratch.scores64
+    d = X.shape[1]
+    for b in range(n_chosen):
+        for j in range(d):
+            rows64[b, j] = (np.float64(X[chosen[b], j]) - offset[j]) * scale
+    np.dot(rows64[:n_chosen], centers.shifted.T, scores[:n_chosen])
+    for b in range(n_chosen):
+        i = chosen[b]
+        norm2 = sqnorm(rows64, b)
+        error = error_bound(d, np.sqrt(norm2), centers.longest, EPS64)
+        smallest = np.inf
+        for c in range(exact.shape[0]):
+            scores[b, c] = shifted_half[c] - scores[b, c]
+            smallest = min(smallest, scores[b, c])
+        nearest[b] = -1
+        nearest2 = np.inf
+        for c in range(exact.shape[0]):
+            if scores[b, c] <= smallest + 2.0 * error:
+                d2 = sqdist(X, i, exact, c)
+                if d2 < nearest2 or nearest[b] < 0:
+                    nearest2 = d2
+                    nearest[b] = c
+        for g in range(lower.shape[1]):
+            lower[i, g] = np.inf
+        for c in range(exact.shape[0]):
+            if c != nearest[b]:
+                low = np.sqrt(max(0.0, norm2 + 2.0 * (scores[b, c] - error))) * DOWN
+                lower[i, group[c]] = min(lower[i, group[c]], low)
+
+
+@njit(nogil=True, cache=True)
+def settle(X, chosen, nearest, own, n_chosen, centers, rows, tally, penalty):
+    """Rows `chosen` belong to `nearest`: bring labels, bounds, sums and the objective up to date."""
+    labels, upper, lower, weight, far = rows.labels, rows.upper, rows.lower, rows.weight, rows.far
+    exact, offset, scale, group = centers.exact, centers.offset, centers.scale, centers.group
+    sums, weights, count = tally.sums, tally.weight, tally.count
+    stats = tally.stats
+    keep_sums = sums.shape[0] > 0
+    weighted = weight.shape[0] > 0
+    for b in range(n_chosen):
+        i = chosen[b]
+        p, q = labels[i], nearest[b]
+        w = weight[i] if weighted else 1.0
+        d2 = own[b]
+        if q != p:
+            d2 = sqdist(X, i, exact, q)
+            upper[i] = np.sqrt(d2) * scale * UP
+            labels[i] = q
+            stats[0] += w * d2
+            stats[1] += 1
+            if p >= 0:  # p is now one of the others of its group
+                g = group[p]
+                lower[i, g] = min(lower[i, g], np.sqrt(own[b]) * scale * DOWN)
+                stats[0] -= w * own[b]
+            if keep_sums and w > 0.0:
+                for j in range(X.shape[1]):
+                    v = w * (np.float64(X[i, j]) - offset[j])
+                    sums[q, j] += v
+                    if p >= 0:
+                        sums[p, j] -= v
+                weights[q] += w
+                count[q] += 1
+                if p >= 0:
+                    weights[p] -= w
+                    count[p] -= 1
+        if far.shape[0] > 0 and w * d2 > penalty:
+            far[i] = 1
+            stats[2] += 1
+
+
+@njit(nogil=True, cache=True)
+def assign_products(X, centers, rows, tally, scratch, penalty, fresh, use32):
+    """Assign the rows of one block; see the module's text. X is C-contiguous float32 or float64.
+
+    `fresh`: there are no bounds yet. `use32`: try the float32 product first.
+    """
+    active, own, winner, error = scratch.active, scratch.own, scratch.winner, scratch.error
+    best, second, norm2 = scratch.best, scratch.second, scratch.norm2
+    group_best, second_in_group = scratch.group_best, scratch.second_in_group
+    lower, group = rows.lower, centers.group
+    t = lower.shape[1]
+    chosen = np.empty(active.shape[0], np.int64)
+    nearest = np.empty(active.shape[0], np.int64)
+    chosen_own = np.empty(active.shape[0])
+    n = X.shape[0]
+    i = 0
+    while i < n:
+        i, n_active, n_new = check_bounds(X, i, centers, rows, penalty, active, own)
+        if n_active == 0:
+            break
+        n_certain = 0
+        n_hard = 0
+        if use32:
+            multiply(X, n_active, centers, rows, scratch, fresh or n_new == n_active)
+            for a in range(n_active):  # 3. certain, or compacted to the front of active
+                r = active[a]
+                if np.float64(second[a]) - best[a] > 2.0 * error[a]:
+                    q = winner[a]
+                    for g in range(t):
+                        low = second_in_group[a] if g == group[q] else group_best[a, g]
+                        if group_best[a, g] < np.inf:
+                            low2 = norm2[a] + 2.0 * (low - error[a])
+                            lower[r, g] = np.sqrt(max(0.0, low2)) * DOWN
+                    chosen[n_certain] = r
+                    nearest[n_certain] = q
+                    chosen_own[n_certain] = own[a]
+                    n_certain += 1
+                else:
+                    active[n_hard] = r
+                    own[n_hard] = own[a]
+                    n_hard += 1
+        else:
+            n_hard = n_active
+        settle(X, chosen, nearest, chosen_own, n_certain, centers, rows, tally, penalty)
+        tally.stats[3] += n_hard
+        for b in range(0, n_hard, HARD_ROWS):
+            m = min(HARD_ROWS, n_hard - b)
+            tell_apart(X, active[b:], m, centers, lower, scratch, nearest)
+            settle(X, active[b:], nearest, own[b:], m, centers, rows, tally, penalty)

@@ -1,0 +1,70 @@
+"""Nearest centres by plain distances, for few columns: there a matrix product does not pay.
+
+The same bounds as in `assign`, with a single group. Distances are those of `sqdist` to the bit, so
+no certificate is needed.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+
+from madbayes._kernels.assign import DOWN, check_bounds, settle
+
+
+class DirectScratch(NamedTuple):
+    """The working memory of one thread."""
+
+    active: np.ndarray  # (tile,) int64: rows that the bounds could not settle
+    own: np.ndarray  # (tile,) float64: their squared distance to their present centre
+    columns: np.ndarray  # (d, tile) float64: those rows, turned
+    line: np.ndarray  # (tile,) float64
+    best: np.ndarray  # (tile,) float64
+    second: np.ndarray  # (tile,) float64
+    nearest: np.ndarray  # (tile,) int64
+
+
+@njit(nogil=True, cache=True)
+def two_nearest(columns, m, exact, line, best, second, place):
+    """For rows 0..m, given as `columns` (d, tile): the two smallest squared distances."""
+    for r in range(m):
+        best[r] = np.inf
+        second[r] = np.inf
+        place[r] = -1
+    for c in range(exact.shape[0]):
+        for r in range(m):
+            line[r] = 0.0
+        for j in range(exact.shape[1]):
+            v = exact[c, j]
+            x = columns[j]
+            for r in range(m):
+                diff = x[r] - v
+                line[r] += diff * diff
+        for r in range(m):
+            d2 = line[r]
+            old = best[r]
+            loser = old if d2 < old else d2
+            second[r] = loser if loser < second[r] else second[r]
+            place[r] = c if d2 < old else place[r]
+            best[r] = d2 if d2 < old else old
+
+
+@njit(nogil=True, cache=True)
+def assign_direct(X, centers, rows, tally, scratch, penalty):
+    """Assign the rows of one block; arguments as in `assign.assign_products`."""
+    active, own, columns = scratch.active, scratch.own, scratch.columns
+    lower, exact, scale = rows.lower, centers.exact, centers.scale
+    best, second, nearest = scratch.best, scratch.second, scratch.nearest
+    d = X.shape[1]
+    i = 0
+    while i < X.shape[0]:
+        i, m, _ = check_bounds(X, i, centers, rows, penalty, active, own)
+        if m == 0:
+            break
+        for a in range(m):
+            for j in range(d):
+                columns[j, a] = X[active[a], j]
+        two_nearest(columns, m, exact, scratch.line, best, second, nearest)
+        for a in range(m):
+            lower[active[a], 0] = np.sqrt(second[a]) * scale * DOWN
+        settle(X, active, nearest, own, m, centers, rows, tally, penalty)

@@ -1,0 +1,120 @@
+"""One pass over a block of rows: sums, errors, offers of new centres."""
+
+import numpy as np
+from numba import njit
+
+from madbayes._kernels.assign import DOWN, UP
+from madbayes._kernels.distance import sqdist
+
+
+@njit(nogil=True, cache=True)
+def moments(X, weight, origin, total):
+    """Add the weighted sum of X - origin to `total`; return (weight, largest |X - origin|)."""
+    weighted = weight.shape[0] > 0
+    sum_weight = 0.0
+    largest = 0.0
+    for i in range(X.shape[0]):
+        w = weight[i] if weighted else 1.0
+        sum_weight += w
+        for j in range(X.shape[1]):
+            v = np.float64(X[i, j]) - origin[j]
+            total[j] += w * v
+            largest = max(largest, abs(v))
+    return sum_weight, largest
+
+
+@njit(nogil=True, cache=True)
+def squared_error(X, weight, labels, exact):
+    """Σ w ‖x - c‖² of the rows of X to the centres of their labels."""
+    weighted = weight.shape[0] > 0
+    total = 0.0
+    for i in range(X.shape[0]):
+        w = weight[i] if weighted else 1.0
+        total += w * sqdist(X, i, exact, labels[i])
+    return total
+
+
+@njit(nogil=True, cache=True)
+def distances_to(X, C, out):
+    """out[c, i] = squared distance of row i of X to row c of C."""
+    for i in range(X.shape[0]):
+        for c in range(C.shape[0]):
+            out[c, i] = sqdist(X, i, C, c)
+
+
+@njit(nogil=True, cache=True)
+def tally_rows(X, weight, labels, offset, sums, weights, count):
+    """Add the rows of X to the sums of their clusters."""
+    weighted = weight.shape[0] > 0
+    for i in range(X.shape[0]):
+        w = weight[i] if weighted else 1.0
+        if w > 0.0:
+            c = labels[i]
+            for j in range(X.shape[1]):
+                sums[c, j] += w * (np.float64(X[i, j]) - offset[j])
+            weights[c] += w
+            count[c] += 1
+
+
+@njit(nogil=True, cache=True)
+def open_clusters(X, weight, labels, exact, penalty, limit, opened):
+    """The serial rule of KJ Algorithm 1 among rows that are far from all centres known so far.
+
+    A row opens a cluster when it is also too far from every cluster opened before it here, as long
+    as there are fewer than `limit`. Returns how many were opened; `opened` are their rows in X.
+    """
+    m = 0
+    for i in range(X.shape[0]):
+        best = sqdist(X, i, exact, labels[i])
+        for c in range(m):
+            best = min(best, sqdist(X, i, X, opened[c]))
+        if weight[i] * best > penalty and m < limit:
+            opened[m] = i
+            m += 1
+    return m
+
+
+@njit(nogil=True, cache=True)
+def offer(X, first, new, opened_at, half_gap, exact, offset, scale, k_old, rows, tally):
+    """Rows first, first + 1, … may move to the new centres that were opened before or by them.
+
+    `half_gap[c, m]` is half the distance between centre c and new centre m, scaled: a row nearer to
+    its centre than that cannot be nearer to m.
+    """
+    labels, uppers, weight = rows.labels, rows.upper, rows.weight
+    sums, weights, count, stats = tally.sums, tally.weight, tally.count, tally.stats
+    for i in range(X.shape[0]):
+        p = labels[i]
+        if p >= k_old or opened_at[0] > first + i:
+            continue
+        own = -1.0
+        q = -1
+        best = 0.0
+        for m in range(new.shape[0]):
+            if opened_at[m] > first + i:
+                break
+            if uppers[i] <= half_gap[p, m] * DOWN:
+                continue
+            if own < 0.0:
+                own = sqdist(X, i, exact, p)
+                best = own
+                uppers[i] = np.sqrt(own) * scale * UP
+            d2 = sqdist(X, i, new, m)
+            if d2 < best:
+                best = d2
+                q = m
+        if q >= 0:
+            w = weight[i] if weight.shape[0] > 0 else 1.0
+            labels[i] = k_old + q
+            uppers[i] = np.sqrt(best) * scale * UP
+            stats[0] += w * (best - own)
+            stats[1] += 1
+            if w > 0.0:
+                for j in range(X.shape[1]):
+                    v = w * (np.float64(X[i, j]) - offset[j])
+                    sums[k_old + q, j] += v
+                    sums[p, j] -= v
+                weights[k_old + q] += w
+                weights[p] -= w
+                count[k_old + q] += 1
+                count[p] -= 1

@@ -1,0 +1,129 @@
+"""Nearest centres for the rows of a CSR matrix.
+
+A row's scores cost nnz·k: each of its entries adds a multiple of one line of the transposed
+centres. Bounds and certificate are those of `assign`, in float64, with a single group and without a
+shift of the origin (it would fill the zeros).
+"""
+
+import numpy as np
+from numba import njit
+
+from madbayes._kernels.assign import DOWN, EPS64, UP, error_bound
+from madbayes._kernels.distance import sqdist
+
+
+@njit(nogil=True, cache=True)
+def sparse_sqdist(data, indices, lo, hi, exact, c, center_norm2):
+    """‖x - c‖² from the entries of x alone, and how far off it can be."""
+    total = center_norm2
+    norm2 = 0.0
+    for e in range(lo, hi):
+        x, v = np.float64(data[e]), exact[c, indices[e]]
+        total += x * (x - 2.0 * v)
+        norm2 += x * x
+    return max(0.0, total), EPS64 * (hi - lo + 8.0) * (norm2 + 2.0 * center_norm2)
+
+
+@njit(nogil=True, cache=True)
+def dense_row(data, indices, lo, hi, out):
+    out[0, :] = 0.0
+    for e in range(lo, hi):
+        out[0, indices[e]] += data[e]
+
+
+@njit(nogil=True, cache=True)
+def assign_sparse(data, indices, indptr, first, centers, transposed, rows, tally, penalty):
+    """Assign rows first, first + 1, … of a CSR matrix, as many as `rows` has.
+
+    `transposed` is (d, k): the centres, in the units of the data.
+    """
+    labels, uppers, lower, weight, far = rows.labels, rows.upper, rows.lower, rows.weight, rows.far
+    exact, scale = centers.exact, centers.scale
+    half = centers.shifted_half / (scale * scale)
+    longest = centers.longest / scale
+    sums, weights, count, stats = tally.sums, tally.weight, tally.count, tally.stats
+    d, k = transposed.shape
+    scores = np.empty(k)
+    dense = np.empty((1, d))
+    for r in range(labels.shape[0]):
+        i = first + r
+        lo, hi = indptr[i], indptr[i + 1]
+        w = weight[r] if weight.shape[0] > 0 else 1.0
+        limit = np.inf
+        if far.shape[0] > 0:
+            far[r] = 0
+            if w > 0.0:
+                limit = np.sqrt(penalty / w) * scale * DOWN
+        # 1. bounds
+        p = labels[r]
+        own = 0.0
+        if p >= 0:
+            upper = (uppers[r] + centers.drift[p]) * UP
+            drift = centers.group_drift[0, 1 if centers.group_mover[0] == p else 0]
+            low = max(0.0, lower[r, 0] - drift) * DOWN
+            lower[r, 0] = low
+            low = max(low, centers.separation[p])
+            if not (upper < low and upper < limit):
+                own, slack = sparse_sqdist(data, indices, lo, hi, exact, p, 2.0 * half[p])
+                upper = np.sqrt(own + slack) * scale * UP
+            uppers[r] = upper
+            if upper < low and upper < limit:
+                continue
+        # 2. scores
+        for c in range(k):
+            scores[c] = half[c]
+        norm2 = 0.0
+        for e in range(lo, hi):
+            x = np.float64(data[e])
+            norm2 += x * x
+            line = transposed[indices[e]]
+            for c in range(k):
+                scores[c] -= x * line[c]
+        error = error_bound(hi - lo, np.sqrt(norm2), longest, EPS64)
+        best = np.inf
+        second = np.inf
+        q = 0
+        for c in range(k):
+            if scores[c] < best:
+                second = best
+                best = scores[c]
+                q = c
+            elif scores[c] < second:
+                second = scores[c]
+        # 3. certain, or told apart by the distance that decides
+        if second - best <= 2.0 * error:
+            stats[3] += 1
+            dense_row(data, indices, lo, hi, dense)
+            nearest2 = np.inf
+            for c in range(k):
+                if scores[c] <= best + 2.0 * error:
+                    d2 = sqdist(dense, 0, exact, c)
+                    if d2 < nearest2:
+                        nearest2 = d2
+                        q = c
+            second = best
+        lower[r, 0] = np.sqrt(max(0.0, norm2 + 2.0 * (second - error))) * scale * DOWN
+        d2 = own
+        if q != p:
+            d2, slack = sparse_sqdist(data, indices, lo, hi, exact, q, 2.0 * half[q])
+            uppers[r] = np.sqrt(d2 + slack) * scale * UP
+            labels[r] = q
+            stats[0] += w * (d2 - own)
+            stats[1] += 1
+            if sums.shape[0] > 0 and w > 0.0:
+                for e in range(lo, hi):
+                    sums[q, indices[e]] += w * data[e]
+                    if p >= 0:
+                        sums[p, indices[e]] -= w * data[e]
+                weights[q] += w
+                count[q] += 1
+                if p >= 0:
+                    weights[p] -= w
+                    count[p] -= 1
+        if far.shape[0] > 0:
+            if abs(w * d2 - penalty) <= 1e-9 * penalty:  # too close to call from the entries alone
+                dense_row(data, indices, lo, hi, dense)
+                d2 = sqdist(dense, 0, exact, q)
+            if w * d2 > penalty:
+                far[r] = 1
+                stats[2] += 1

@@ -1,0 +1,6 @@
+"""Clusterings of rows: one algorithm, one file."""
+
+from madbayes.cluster.dp_means import DPMeans
+from madbayes.cluster.kmeans import KMeans
+
+__all__ = ["DPMeans", "KMeans"]

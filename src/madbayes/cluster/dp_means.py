@@ -1,0 +1,262 @@
+"""DP-means: k-means that opens clusters where they pay (KJ Algorithm 1; BKJ Eq. 3 and 12).
+
+Objective: J = Σ_n w_n ‖x_n - μ_{z_n}‖² + λk (KJ Eq. 1, with weights).
+
+1. One cluster, its centre the mean of all rows.
+2. Row by row: if w·d² to the nearest centre exceeds λ, the row opens a cluster at its own place
+   (visible to the rows after it, in the same pass); otherwise it goes to the nearest centre.
+3. Each centre becomes the mean of its rows; clusters without rows are dropped.
+4. Repeat 2 and 3 until nothing changes.
+
+Departs from the paper: nothing in the result. Step 2 is serial as printed, but distances to the
+centres known at the start of a stretch of rows do not depend on order: threads find them, and only
+the rows that are too far from all of those need the serial rule (docs/adr/0004).
+"""
+
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import check_random_state
+
+from madbayes._engine.base import CentersMixin
+from madbayes._engine.checks import (
+    check_choice,
+    check_count,
+    check_penalty,
+    check_rows,
+    check_weight,
+)
+from madbayes._engine.partition import Partition
+from madbayes._engine.rows import Rows
+from madbayes._engine.threads import workers
+from madbayes.penalties.farthest import largest_gap
+
+FIRST_STRETCH = 1024  # rows before the first look at who opens a cluster
+FAR_ROWS = 8192  # rows under the serial rule at a time
+
+
+@dataclass(frozen=True)
+class Clustering:
+    labels: np.ndarray
+    centers: np.ndarray
+    objective: float
+    inertia: float
+    history: list[float]
+    n_iter: int
+    converged: bool
+
+
+def objective(X: np.ndarray, labels: np.ndarray, penalty: float) -> float:
+    """KJ Eq. 1 of a partition."""
+    clusters = [X[labels == c] for c in np.unique(labels)]
+    return sum(float(((x - x.mean(axis=0)) ** 2).sum()) + penalty for x in clusters)
+
+
+def assign_or_open(
+    partition: Partition, centers: np.ndarray, penalty: float, max_clusters: int, stretch: int
+) -> tuple[np.ndarray, bool]:
+    """2. One pass over the rows; returns the centres with the new ones, and whether any row moved."""
+    n = partition.source.n
+    changed = False
+    first = 0
+    while first < n:
+        last = min(n, first + stretch)
+        changed |= partition.assign(centers, penalty, rows=(first, last)) > 0
+        far = partition.far_rows(first, last)
+        room = max_clusters - centers.shape[0]
+        opened = far[:0]
+        if far.size and room > 0:
+            if far.size > FAR_ROWS:  # the rest comes in the next stretch
+                last = int(far[FAR_ROWS])
+                far = far[:FAR_ROWS]
+            opened = partition.open_clusters(centers, far, penalty, room)
+            centers = partition.offer(centers, opened, last)
+            changed = True
+        # Few openings: look less often. The result does not depend on it.
+        stretch = min(n, 2 * stretch) if opened.size <= 16 else max(256, stretch // 2)
+        first = last
+    return centers, changed
+
+
+def update_means(partition: Partition, centers: np.ndarray) -> np.ndarray:
+    """3. Means of what is left."""
+    centers = partition.means(centers)
+    filled = partition.totals()[2] > 0
+    if not filled.all():
+        partition.drop(filled)
+    return centers[filled]
+
+
+def dp_means(
+    partition: Partition,
+    penalty: float,
+    *,
+    max_clusters: int | None,
+    max_iter: int,
+    on_pass: Callable[[int, int, float], None] | None = None,
+) -> Clustering:
+    """KJ Algorithm 1 on the rows of `partition`, in their order."""
+    n = partition.source.n
+    cap = n + 1 if max_clusters is None else max_clusters  # the first one may lose its rows
+    centers = partition.frame.mean[None, :]  # 1.
+    partition.assign(centers)
+    history: list[float] = []
+    converged = fresh_sums = False
+    n_iter = 0
+    stretch = FIRST_STRETCH
+    while n_iter < max_iter and not converged:
+        n_iter += 1
+        centers, changed = assign_or_open(partition, centers, penalty, cap, stretch)  # 2.
+        stretch = n
+        if changed or not fresh_sums:
+            if not changed:  # see if it holds without the rounding of the running sums
+                partition.recount()
+                n_iter -= 1
+            fresh_sums = not changed
+            centers = update_means(partition, centers)  # 3.
+            if changed:
+                history.append(partition.sse + penalty * centers.shape[0])
+                if on_pass:
+                    on_pass(n_iter, centers.shape[0], history[-1])
+        else:
+            converged = True  # 4.
+    if not converged:
+        partition.assign(centers)
+    inertia = partition.measure_sse(centers)
+    history.append(inertia + penalty * centers.shape[0])
+    return Clustering(
+        partition.labels, centers, history[-1], inertia, history, n_iter, converged
+    )
+
+
+class DPMeans(CentersMixin):
+    """K-means that finds the number of clusters (Kulis & Jordan 2012).
+
+    Minimises the sum of squared distances to the centres plus `penalty` for each cluster.
+
+    Parameters
+    ----------
+    penalty : float or "farthest-first"
+        The cost of one more cluster, in squared-distance units (λ of the paper). "farthest-first"
+        derives it from `n_clusters_hint` (KJ 6.1).
+    algorithm : "paper"
+        KJ Algorithm 1, step for step: the same result as a plain loop over the rows.
+    max_clusters : int or None
+        Never more clusters than this (BKJ Eq. 12).
+    n_clusters_hint : int or None
+        A rough number of clusters, for ``penalty="farthest-first"``.
+    order : {"given", "random"}
+        The order in which rows are visited; it matters for which rows open clusters.
+    max_iter : int, default=300
+        Passes at most.
+    random_state : int, RandomState or None
+        Seed for ``order="random"``. The result is the same to the bit for any `n_jobs`.
+    n_jobs : int or None
+        Threads; None uses all cores.
+
+    Attributes
+    ----------
+    cluster_centers_ : array of shape (n_clusters_, n_features)
+    labels_ : array of shape (n_rows,)
+    n_clusters_ : int
+    penalty_ : float
+    objective_ : float
+        KJ Eq. 1: `inertia_` plus `penalty_` times `n_clusters_`.
+    inertia_ : float
+        Sum of (weighted) squared distances to the centres.
+    objective_history_ : array
+        The objective after each pass; never rises (KJ Theorem 3.1).
+    n_iter_, converged_
+    n_features_in_, feature_names_in_
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from madbayes import DPMeans
+    >>> X = np.array([[1.0, 2], [1, 4], [1, 0], [10, 2], [10, 4], [10, 0]])
+    >>> model = DPMeans(penalty=20.0).fit(X)
+    >>> model.n_clusters_
+    2
+    >>> model.objective_
+    56.0
+    """
+
+    def __init__(
+        self,
+        penalty: float | str,
+        *,
+        algorithm: str = "paper",
+        max_clusters: int | None = None,
+        n_clusters_hint: int | None = None,
+        order: str = "given",
+        max_iter: int = 300,
+        random_state: Any = None,
+        n_jobs: int | None = None,
+    ) -> None:
+        self.penalty = penalty
+        self.algorithm = algorithm
+        self.max_clusters = max_clusters
+        self.n_clusters_hint = n_clusters_hint
+        self.order = order
+        self.max_iter = max_iter
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+        """Cluster the rows of X."""
+        X = check_rows(self, X)
+        weight = check_weight(sample_weight, X.shape[0])
+        penalty = check_penalty(self.penalty, "farthest-first")
+        check_choice("algorithm", self.algorithm, "paper")
+        check_choice("order", self.order, "given", "random")
+        cap = None if self.max_clusters is None else check_count("max_clusters", self.max_clusters)
+        max_iter = check_count("max_iter", self.max_iter)
+        random_state = check_random_state(self.random_state)
+        permutation = random_state.permutation(X.shape[0]) if self.order == "random" else None
+        source = Rows(X, permutation)
+        with workers(self.n_jobs) as run:
+            if penalty == "farthest-first":
+                penalty = largest_gap(Rows(X), weight, self._hint(), run)
+            if permutation is not None and weight is not None:
+                weight = weight[permutation]
+            partition = Partition(source, weight, run)
+            result = dp_means(partition, penalty, max_clusters=cap, max_iter=max_iter)
+        if not result.converged:
+            warnings.warn(
+                f"DPMeans did not converge in max_iter={max_iter} passes; rows still change their "
+                "cluster. Raise max_iter.",
+                ConvergenceWarning,
+                stacklevel=2,
+            )
+        self.labels_ = result.labels
+        if permutation is not None:
+            self.labels_ = np.empty_like(result.labels)
+            self.labels_[permutation] = result.labels
+        self._store_centers(result.centers, source.dtype)
+        self.n_clusters_ = result.centers.shape[0]
+        self.penalty_ = penalty
+        self.objective_ = result.objective
+        self.inertia_ = result.inertia
+        self.objective_history_ = np.array(result.history)
+        self.n_iter_ = result.n_iter
+        self.converged_ = result.converged
+        return self
+
+    def predict(self, X: Any, novel: bool = False) -> np.ndarray:
+        """The index of the nearest centre for each row of X.
+
+        With ``novel=True``, -1 where the squared distance to it is more than `penalty_`: such a row
+        would open a cluster of its own.
+        """
+        return self._nearest(X, penalty=self.penalty_ if novel else None)[0]
+
+    def _hint(self) -> int:
+        if self.n_clusters_hint is None:
+            raise ValueError(
+                "penalty='farthest-first' needs n_clusters_hint, a rough number of clusters."
+            )
+        return check_count("n_clusters_hint", self.n_clusters_hint)

@@ -1,0 +1,285 @@
+"""K-means: a given number of clusters (PRML 9.1; KJ 2.1).
+
+Objective: J = Σ_n w_n ‖x_n - μ_{z_n}‖² (PRML Eq. 9.1, with weights).
+
+1. E step: each row goes to the nearest centre (Eq. 9.2).
+2. M step: each centre becomes the mean of its rows (Eq. 9.4).
+3. Repeat until no row moves, or the centres move less than `tol`.
+
+Departs from the book: a centre that loses all its rows takes over the row that is farthest from its
+own centre, as in scikit-learn. Distances that cannot matter are not computed (PRML cites Elkan 2003
+and Hodgson 1998 for that); the result is the one of the plain loop.
+"""
+
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import check_random_state
+
+from madbayes._engine.base import CentersMixin
+from madbayes._engine.checks import check_choice, check_count, check_rows, check_weight
+from madbayes._engine.partition import Partition
+from madbayes._engine.rows import Rows, segments
+from madbayes._engine.seeding import kmeans_plus_plus, random_rows, squared_distances
+from madbayes._engine.threads import Run, workers
+
+
+@dataclass(frozen=True)
+class KMeansResult:
+    labels: np.ndarray
+    centers: np.ndarray
+    inertia: float
+    history: list[float]
+    n_iter: int
+    converged: bool
+
+
+def objective(X: np.ndarray, labels: np.ndarray, centers: np.ndarray) -> float:
+    """PRML Eq. 9.1."""
+    return float(((X - centers[labels]) ** 2).sum())
+
+
+def assign(partition: Partition, centers: np.ndarray) -> int:
+    """1. The E step; returns how many rows moved."""
+    return partition.assign(centers)
+
+
+def fill_empty(partition: Partition, centers: np.ndarray) -> np.ndarray:
+    """Give each centre without rows the row that is farthest from its own centre."""
+    count = partition.totals()[2]
+    empty = np.flatnonzero(count == 0)
+    if empty.size == 0:
+        return centers
+    centers = centers.copy()
+    d2 = own_distances(partition, centers)
+    if partition.weight.shape[0]:
+        d2[partition.weight == 0] = 0.0
+    for cluster, row in zip(empty, np.argsort(-d2, kind="stable"), strict=False):
+        if d2[row] > 0:
+            w = partition.weight[row] if partition.weight.shape[0] else 1.0
+            centers[cluster] = partition.source.take(np.array([row]))[0]
+            partition.move(int(row), int(cluster), gain=w * d2[row])
+    return centers
+
+
+def own_distances(partition: Partition, centers: np.ndarray) -> np.ndarray:
+    """The squared distance of each row to the centre of its label."""
+    out = np.empty(partition.source.n)
+
+    def partial(cut: tuple[int, int]) -> None:
+        for a, b, block in partition.source.blocks(*cut):
+            diff = block - centers[partition.labels[a:b]]
+            out[a:b] = np.einsum("ij,ij->i", diff, diff)
+
+    partition.run(partial, segments(partition.source.n, 1))
+    return out
+
+
+def update_means(partition: Partition, centers: np.ndarray) -> np.ndarray:
+    """2. The M step."""
+    return partition.means(centers)
+
+
+def lloyd(
+    partition: Partition,
+    centers: np.ndarray,
+    *,
+    max_iter: int,
+    tol: float,
+    on_pass: Callable[[int, float], None] | None = None,
+) -> KMeansResult:
+    """Steps 1 to 3 from the given centres; `tol` bounds the squared movement of all centres."""
+    history: list[float] = []
+    converged = False
+    fresh_sums = False
+    n_iter = 0
+    while n_iter < max_iter and not converged:
+        n_iter += 1
+        moved = assign(partition, centers)  # 1. nearest centres
+        if moved == 0 and fresh_sums:
+            converged = True
+        elif moved == 0:
+            # Nothing moves: remove the rounding of the running sums, and see if that still holds.
+            partition.recount()
+            fresh_sums = True
+            n_iter -= 1
+            centers = update_means(partition, centers)
+        else:
+            fresh_sums = False
+            centers = fill_empty(partition, centers)
+            new = update_means(partition, centers)  # 2. means
+            history.append(partition.sse)
+            if on_pass:
+                on_pass(n_iter, partition.sse)
+            shift = float(((new - centers) ** 2).sum())
+            centers = new
+            if 0 < shift <= tol:  # 3. hardly anything moves
+                converged = True
+                assign(partition, centers)
+    if not converged:
+        assign(partition, centers)
+    inertia = partition.measure_sse(centers)
+    history.append(inertia)
+    return KMeansResult(partition.labels, centers, inertia, history, n_iter, converged)
+
+
+class KMeans(CentersMixin):
+    """K-means with a given number of clusters.
+
+    Minimises the sum of squared distances of the rows to their cluster's centre. Use it when the
+    number of clusters is known; `DPMeans` finds it.
+
+    Parameters
+    ----------
+    n_clusters : int, default=8
+        The number of clusters.
+    init : {"k-means++", "random"}, array of shape (n_clusters, n_features) or callable
+        The first centres. "k-means++" draws rows far from each other (greedy form), "random" draws
+        rows at random; a callable gets ``(X, n_clusters, random_state)``.
+    n_init : int or "auto", default="auto"
+        How many starts to try; the best result is kept. "auto" is 1 for "k-means++" and an array,
+        10 otherwise.
+    max_iter : int, default=300
+        Passes at most for one start.
+    tol : float, default=1e-4
+        Stop when all centres together move less than this (squared, relative to the mean variance
+        of the columns). 0 runs until no row changes its cluster.
+    random_state : int, RandomState or None
+        Seed for the first centres. The result is the same to the bit for any `n_jobs`.
+    n_jobs : int or None
+        Threads; None uses all cores.
+
+    Attributes
+    ----------
+    cluster_centers_ : array of shape (n_clusters, n_features)
+    labels_ : array of shape (n_rows,)
+    inertia_, objective_ : float
+        Sum of (weighted) squared distances to the centres.
+    objective_history_ : array
+        The objective after each pass of the best start; never rises.
+    n_clusters_, n_iter_, converged_
+    n_features_in_, feature_names_in_
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from madbayes import KMeans
+    >>> X = np.array([[1.0, 2], [1, 4], [1, 0], [10, 2], [10, 4], [10, 0]])
+    >>> model = KMeans(n_clusters=2, random_state=0).fit(X)
+    >>> sorted(model.cluster_centers_.tolist())
+    [[1.0, 2.0], [10.0, 2.0]]
+    >>> model.inertia_
+    16.0
+    """
+
+    def __init__(
+        self,
+        n_clusters: int = 8,
+        *,
+        init: Any = "k-means++",
+        n_init: int | str = "auto",
+        max_iter: int = 300,
+        tol: float = 1e-4,
+        random_state: Any = None,
+        n_jobs: int | None = None,
+    ) -> None:
+        self.n_clusters = n_clusters
+        self.init = init
+        self.n_init = n_init
+        self.max_iter = max_iter
+        self.tol = tol
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+        """Cluster the rows of X."""
+        X = check_rows(self, X)
+        weight = check_weight(sample_weight, X.shape[0])
+        k = check_count("n_clusters", self.n_clusters)
+        if k > X.shape[0]:
+            raise ValueError(
+                f"n_clusters={k} must be <= n_samples={X.shape[0]}: a cluster needs a row."
+            )
+        max_iter = check_count("max_iter", self.max_iter)
+        if not isinstance(self.tol, (int, float)) or not 0 <= self.tol < np.inf:
+            raise ValueError(f"tol={self.tol!r} must be a number >= 0.")
+        n_init = self._count_starts()
+        random_state = check_random_state(self.random_state)
+        source = Rows(X)
+        best: KMeansResult | None = None
+        with workers(self.n_jobs) as run:
+            frame = None
+            for _ in range(n_init):
+                partition = Partition(source, weight, run, frame)
+                frame = partition.frame
+                centers = self._first_centers(X, partition, k, random_state, run)
+                tol = self.tol * mean_variance(partition) if self.tol else 0.0
+                result = lloyd(partition, centers, max_iter=max_iter, tol=tol)
+                if best is None or result.inertia < best.inertia:
+                    best = result
+        assert best is not None
+        distinct = np.unique(best.labels).size
+        if distinct < k:
+            warnings.warn(
+                f"Number of distinct clusters ({distinct}) found smaller than n_clusters ({k}). "
+                "Possibly due to duplicate points in X.",
+                ConvergenceWarning,
+                stacklevel=2,
+            )
+        elif not best.converged:
+            warnings.warn(
+                f"KMeans did not converge in max_iter={max_iter} passes; rows still change their "
+                "cluster. Raise max_iter or tol.",
+                ConvergenceWarning,
+                stacklevel=2,
+            )
+        self.labels_ = best.labels
+        self._store_centers(best.centers, source.dtype)
+        self.inertia_ = self.objective_ = best.inertia
+        self.objective_history_ = np.array(best.history)
+        self.n_clusters_ = k
+        self.n_iter_ = best.n_iter
+        self.converged_ = best.converged
+        return self
+
+    def _count_starts(self) -> int:
+        if hasattr(self.init, "__array__") or isinstance(self.init, (list, tuple)):
+            return 1
+        if isinstance(self.init, str) and self.n_init == "auto":
+            return 1 if self.init == "k-means++" else 10
+        return 10 if self.n_init == "auto" else check_count("n_init", self.n_init)
+
+    def _first_centers(
+        self, X: Any, partition: Partition, k: int, random_state: Any, run: Run
+    ) -> np.ndarray:
+        source, weight = partition.source, partition.weight
+        if isinstance(self.init, str):
+            check_choice("init", self.init, "k-means++", "random")
+            if self.init == "random":
+                return random_rows(source, weight, k, random_state)
+            return kmeans_plus_plus(source, weight, k, random_state, run)
+        given = self.init(X, k, random_state) if callable(self.init) else self.init
+        centers = np.array(given, dtype=np.float64, order="C")
+        if centers.shape != (k, source.d):
+            raise ValueError(
+                f"init has shape {centers.shape}, but {k} centres of {source.d} features are "
+                f"needed: {(k, source.d)}."
+            )
+        if not np.isfinite(centers).all():
+            raise ValueError("init contains NaN or infinity; centres must be finite numbers.")
+        return centers
+
+
+def mean_variance(partition: Partition) -> float:
+    """The mean over the columns of the variance of the rows, which scales `tol`."""
+    mean = partition.frame.mean[None, :]
+    source = partition.source
+
+    def partial(cut: tuple[int, int]) -> float:
+        return float(squared_distances(source, *cut, mean).sum())
+
+    return sum(partition.run(partial, segments(source.n, 1))) / (source.n * source.d)

@@ -1,0 +1,63 @@
+"""A penalty from a rough number of clusters: the farthest-first heuristic of KJ 6.1.
+
+1. T holds the mean of all rows.
+2. k times: find the row that is farthest from T, and add it to T.
+3. λ is the squared distance found in the last round.
+"""
+
+from typing import Any
+
+import numpy as np
+from sklearn.utils.validation import check_array
+
+from madbayes._engine.checks import DTYPES, check_count, check_weight
+from madbayes._engine.partition import NO_WEIGHT, measure
+from madbayes._engine.rows import Rows, segments
+from madbayes._engine.seeding import squared_distances
+from madbayes._engine.threads import Run, workers
+
+
+def farthest_first(
+    X: Any, n_clusters: int, *, sample_weight: Any = None, n_jobs: int | None = None
+) -> float:
+    """A penalty for about `n_clusters` clusters (KJ 6.1), in squared-distance units.
+
+    Rows of weight 0 do not count; other weights do not matter, as repeated rows do not.
+
+    Examples
+    --------
+    >>> from madbayes import penalties
+    >>> penalties.farthest_first([[0.0], [1.0], [5.0], [10.0]], n_clusters=2)
+    16.0
+    """
+    X = check_array(X, accept_sparse="csr", dtype=DTYPES)
+    with workers(n_jobs) as run:
+        return largest_gap(Rows(X), check_weight(sample_weight, X.shape[0]), n_clusters, run)
+
+
+def largest_gap(source: Rows, weight: np.ndarray | None, n_clusters: int, run: Run) -> float:
+    """Steps 1 to 3."""
+    k = check_count("n_clusters", n_clusters, why="It is a rough number of clusters.")
+    cuts = segments(source.n, 1)
+    left_out = None if weight is None else weight == 0
+    mean = measure(source, NO_WEIGHT if weight is None else weight, run).mean
+    closest = np.full(source.n, np.inf)
+
+    def partial(cut: tuple[int, int]) -> None:
+        here = closest[cut[0] : cut[1]]
+        np.minimum(here, squared_distances(source, *cut, member)[0], out=here)
+
+    member = mean[None, :]  # 1.
+    for round_ in range(1, k + 1):  # 2.
+        run(partial, cuts)
+        if left_out is not None:
+            closest[left_out] = 0.0
+        farthest = int(np.argmax(closest))
+        if closest[farthest] == 0.0:
+            raise ValueError(
+                f"n_clusters={k} is more than X can give: after {round_ - 1} rows there is no "
+                "different one left. Ask for fewer clusters."
+            )
+        if round_ < k:
+            member = source.take(np.array([farthest]))
+    return float(closest[farthest])  # 3.
