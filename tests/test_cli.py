@@ -76,7 +76,8 @@ def test_clusters_are_printed_and_written(run, two_groups):
     assert len({r["label"] for r in rows[:3]}) == 1
     assert len({r["label"] for r in rows}) == 2
     centers = labels_of(run.out / "centers.csv")
-    assert sorted((int(r["size"]), float(r["a"])) for r in centers) == [(2, 9), (3, 1 / 3)]
+    by_size = {int(r["size"]): float(r["a"]) for r in centers}
+    assert by_size == pytest.approx({2: 9, 3: 1 / 3})
     assert (run.out / "clusters.png").read_bytes().startswith(b"\x89PNG")
 
 
@@ -337,14 +338,16 @@ def test_bad_files_get_one_paragraph_and_exit_code_2(run, tmp_path, name, pieces
 @pytest.mark.parametrize(
     "argv, pieces",
     [
-        (["--penalty", "abc"], ["neither a number", "squared-distance units"]),
+        (["--penalty", "abc"], ["number > 0", "squared-distance units", "--clusters-hint"]),
         (["--penalty", "-3"], ["-3", "> 0"]),
         (["--penalty", "nan"], ["--penalty nan"]),
+        (["--penalty", "inf"], ["--penalty inf"]),
+        (["--clusters-hint", "99"], ["--clusters-hint 99"]),
         (["--penalty", "farthest-first"], ["--clusters-hint N"]),
         (["--penalty", "3", "--n-clusters", "2"], ["cannot be combined"]),
         (["--penalty", "3", "--clusters-hint", "2"], ["would be ignored"]),
         (["--n-clusters", "0"], ["--n-clusters"]),
-        (["--n-clusters", "99"], ["99", "5"]),
+        (["--n-clusters", "99"], ["--n-clusters 99", "5"]),
         (["--penalty", "3", "--columns", "a,bb"], ["'bb'", "Did you mean b?", "a, b"]),
         (["--penalty", "3", "--drop", "z"], ["--drop names 'z'"]),
         (["--penalty", "3", "--drop", "a,b"], ["no column of numbers"]),

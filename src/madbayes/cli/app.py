@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,6 +9,7 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
+from madbayes import __version__
 from madbayes.cli.errors import UserError
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ app = typer.Typer(
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        typer.echo(f"madbayes {version('madbayes')}")
+        typer.echo(f"madbayes {__version__}")
         raise typer.Exit
 
 

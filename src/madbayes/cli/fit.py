@@ -1,6 +1,8 @@
 """From the matrix to clusters: pick the estimator the options ask for, fit it, and keep the answer
 in the units of the file."""
 
+import math
+import re
 import warnings
 from dataclasses import dataclass
 
@@ -45,16 +47,20 @@ class Found:
 
 
 def parse_penalty(text: str | None) -> float | str | None:
-    """A number, 'auto' or 'farthest-first'."""
+    """A number above 0, 'auto' or 'farthest-first'."""
     if text is None or text in ("auto", "farthest-first"):
         return text
     try:
-        return float(text)
+        value = float(text)
     except ValueError:
+        value = math.nan
+    if not 0 < value < math.inf:
         raise UserError(
-            f'--penalty {text} is neither a number nor "auto" nor "farthest-first". It is the cost '
-            "of one more cluster, in squared-distance units."
-        ) from None
+            f'--penalty {text} should be a number > 0 or "farthest-first". It is the cost of one '
+            "more cluster, in squared-distance units; --clusters-hint N works one out from a rough "
+            "number of clusters."
+        )
+    return value
 
 
 def resolve(options: Options) -> tuple[float | str | None, str]:
@@ -99,9 +105,11 @@ def fit(values: np.ndarray, options: Options) -> Found:
 
     penalty, penalty_from = resolve(options)
     used, mean, scale = standardize(values) if options.standardize else (values, 0.0, 1.0)
+    model: DPMeans | KMeans
     if options.n_clusters is not None:
         model = KMeans(n_clusters=options.n_clusters, random_state=options.seed)
     else:
+        assert penalty is not None  # `resolve` saw to it
         model = DPMeans(
             penalty=penalty, n_clusters_hint=options.clusters_hint, random_state=options.seed
         )
@@ -109,8 +117,10 @@ def fit(values: np.ndarray, options: Options) -> Found:
         warnings.simplefilter("always")
         try:
             model.fit(used)
-        except ValueError as error:
-            raise UserError(_in_options(str(error))) from error
+        except (ValueError, TypeError) as error:
+            if isinstance(error, TypeError) and not str(error).startswith("penalty="):
+                raise  # not about the data or the options: a mistake of ours
+            raise UserError(_in_options(str(error), options)) from error
 
     centers = np.asarray(model.cluster_centers_, dtype=np.float64)
     labels = np.asarray(model.labels_)
@@ -137,12 +147,9 @@ def standardize(values: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]
     return ((values - mean) / scale).astype(values.dtype, copy=False), mean, scale
 
 
-def _in_options(message: str) -> str:
+def _in_options(message: str, options: Options) -> str:
     """The library's message, with its parameters called as the command calls them."""
-    for parameter, option in {
-        "n_clusters_hint": "--clusters-hint",
-        "n_clusters": "--n-clusters",
-        "penalty=": "--penalty ",
-    }.items():
-        message = message.replace(parameter, option)
-    return message
+    n_clusters = "--clusters-hint" if options.n_clusters is None else "--n-clusters"
+    names = {"penalty": "--penalty", "n_clusters_hint": "--clusters-hint", "n_clusters": n_clusters}
+    pattern = re.compile(rf"\b({'|'.join(names)})=")
+    return pattern.sub(lambda match: names[match[1]] + " ", message)
