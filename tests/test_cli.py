@@ -133,6 +133,15 @@ def test_a_terminal_with_few_characters(two_groups, tmp_path, encoding):
     assert b"2 clusters in 5 rows" in done.stdout
 
 
+def test_numbers_are_never_cut_to_fit_the_terminal(run, tmp_path, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "60")
+    np.save(tmp_path / "wide.npy", np.array([[-1234.5] * 5, [1.25e-05] * 5]))
+    got = run(tmp_path / "wide.npy")
+    assert "…" not in got.stdout
+    assert "-1234" in got.stdout and "1.25e-05" in got.stdout
+    assert "the first 3 of 5 columns" in got.stdout
+
+
 def test_many_columns_and_clusters_are_summarised(run, tmp_path):
     rng = np.random.default_rng(0)
     X = np.repeat(np.arange(30.0), 3)[:, None] * 100 + rng.normal(size=(90, 9))

@@ -17,8 +17,11 @@ def count(n: int, what: str) -> str:
 
 def show(console: Console, found: Found, names: tuple[str, ...], standardized: bool) -> None:
     """Clusters, sizes and centres as a table; penalty and objective below it."""
-    console.print(_clusters(found, names))
-    if hidden := _hidden(found, names):
+    n_columns = min(len(names), MOST_COLUMNS)
+    while n_columns > 1 and not _fits(console, _clusters(found, names[:n_columns])):
+        n_columns -= 1
+    console.print(_clusters(found, names[:n_columns]))
+    if hidden := _hidden(found, n_columns, len(names)):
         console.print(Text(hidden, style="dim"))
     console.print(_facts(found))
     if standardized:
@@ -27,18 +30,19 @@ def show(console: Console, found: Found, names: tuple[str, ...], standardized: b
         )
 
 
+def _fits(console: Console, table: RichTable) -> bool:
+    return console.measure(table).maximum < console.width
+
+
 def _clusters(found: Found, names: tuple[str, ...]) -> RichTable:
     clusters = count(found.n_clusters, "cluster")
     rows = count(len(found.labels), "row")
     table = RichTable(title=f"{clusters} in {rows}", title_justify="left")
-    table.add_column("label", justify="right")
-    table.add_column("size", justify="right")
-    table.add_column("share", justify="right")
-    for name in names[:MOST_COLUMNS]:
-        table.add_column(Text(name), justify="right")
+    for heading in ("label", "size", "share", *names):
+        table.add_column(Text(heading), justify="right")
     for label in _shown(found):
         share = found.sizes[label] / found.sizes.sum()
-        center = (f"{value:.4g}" for value in found.centers[label][:MOST_COLUMNS])
+        center = (f"{value:.4g}" for value in found.centers[label][: len(names)])
         table.add_row(str(label), f"{found.sizes[label]:,}", f"{share:.1%}", *center)
     return table
 
@@ -50,12 +54,12 @@ def _shown(found: Found) -> list[int]:
     return [int(label) for label in (-found.sizes).argsort(kind="stable")[:MOST_CLUSTERS]]
 
 
-def _hidden(found: Found, names: tuple[str, ...]) -> str:
+def _hidden(found: Found, n_columns: int, n_columns_in_all: int) -> str:
     parts = []
     if found.n_clusters > MOST_CLUSTERS:
         parts.append(f"the {MOST_CLUSTERS} largest of {found.n_clusters} clusters")
-    if len(names) > MOST_COLUMNS:
-        parts.append(f"the first {MOST_COLUMNS} of {len(names)} columns")
+    if n_columns < n_columns_in_all:
+        parts.append(f"the first {n_columns} of {n_columns_in_all} columns")
     return f"Shown: {' and '.join(parts)}; all are in centers.csv." if parts else ""
 
 
