@@ -9,13 +9,13 @@ from sklearn.base import (
     ClusterMixin,
     TransformerMixin,
 )
-from sklearn.metrics.pairwise import euclidean_distances
 from sklearn.utils.validation import check_is_fitted
 
 from madbayes._engine.checks import check_rows, check_weight
 from madbayes._engine.partition import Partition
 from madbayes._engine.rows import Rows, segments
 from madbayes._engine.threads import workers
+from madbayes._kernels.rows import distances_to
 
 
 class CentersMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, BaseEstimator):
@@ -42,19 +42,17 @@ class CentersMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMix
         check_is_fitted(self)
         X = check_rows(self, X, reset=False)
         source = Rows(X)
-        centers = self._exact_centers()
+        centers = np.ascontiguousarray(self._exact_centers())
         out = np.empty((source.n, centers.shape[0]), dtype=source.dtype)
-        shift = 0.0 if source.sparse else centers.mean(axis=0)  # keeps digits far from the origin
         with workers(self.n_jobs) as run:
 
             def partial(cut: tuple[int, int]) -> None:
-                if source.sparse:
-                    out[cut[0] : cut[1]] = euclidean_distances(X[cut[0] : cut[1]], centers)
-                    return
                 for a, b, block in source.blocks(*cut):
-                    for c in range(a, b, 1024):
-                        part = block[c - a : c - a + 1024] - shift
-                        out[c : min(b, c + 1024)] = euclidean_distances(part, centers - shift)
+                    for first in range(a, b, 1024):
+                        rows = block[first - a : first - a + 1024]
+                        squared = np.empty((centers.shape[0], rows.shape[0]))
+                        distances_to(rows, centers, squared)
+                        out[first : first + rows.shape[0]] = np.sqrt(squared).T
 
             run(partial, segments(source.n, 1))
         return out

@@ -33,8 +33,12 @@ def prepare(
     scale: float,
     previous: np.ndarray | None,
     separate: bool,
+    sort_neighbors: bool,
 ) -> Centers:
-    """Shift, scale, pack and measure `exact`; `previous` are the centres that the bounds are for."""
+    """Shift, scale, pack and measure `exact`; `previous` are the centres that the bounds are for.
+
+    `separate`: find how far the centres are from each other; `sort_neighbors`: keep all of it.
+    """
     exact = np.ascontiguousarray(exact, dtype=np.float64)
     k = exact.shape[0]
     shifted = (exact - offset) * scale
@@ -52,6 +56,15 @@ def prepare(
                 group_mover[g] = centers[order[-1]]
                 group_drift[g, 0] = drift[centers[order[-1]]]
                 group_drift[g, 1] = drift[centers[order[-2]]] if centers.size > 1 else 0.0
+    separation = np.zeros(k)
+    neighbor = np.empty((k, 0), dtype=np.int32)
+    neighbor_gap = np.empty((k, 0))
+    if separate and k > 1:
+        gap = gaps(shifted, norm2)
+        separation = 0.5 * gap.min(axis=1)
+        if sort_neighbors:
+            neighbor = np.argsort(gap, axis=1)[:, :-1].astype(np.int32)
+            neighbor_gap = np.take_along_axis(gap, neighbor, axis=1)
     return Centers(
         exact=exact,
         packed=shifted[member].astype(np.float32),
@@ -67,16 +80,18 @@ def prepare(
         drift=drift,
         group_drift=group_drift,
         group_mover=group_mover,
-        separation=half_separation(shifted, norm2) if separate else np.zeros(k),
+        separation=separation,
+        neighbor=neighbor,
+        neighbor_gap=neighbor_gap,
     )
 
 
-def half_separation(shifted: np.ndarray, norm2: np.ndarray) -> np.ndarray:
-    """A little less than half the distance from each centre to the nearest other one."""
-    gaps = norm2[:, None] + norm2[None, :] - 2.0 * shifted @ shifted.T
-    np.fill_diagonal(gaps, np.inf)
-    error = 1e-14 * shifted.shape[1] * norm2.max()
-    return 0.5 * np.sqrt(np.maximum(gaps.min(axis=1) - error, 0.0))
+def gaps(shifted: np.ndarray, norm2: np.ndarray) -> np.ndarray:
+    """Distances between centres, never too large; infinite on the diagonal."""
+    gap2 = norm2[:, None] + norm2[None, :] - 2.0 * shifted @ shifted.T
+    np.fill_diagonal(gap2, np.inf)
+    error = 1e-15 * (shifted.shape[1] + 8) * norm2.max()
+    return np.sqrt(np.maximum(gap2 - error, 0.0))
 
 
 def make_scratch(k: int, d: int, start: np.ndarray) -> Scratch:

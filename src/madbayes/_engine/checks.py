@@ -44,7 +44,7 @@ def check_weight(sample_weight: Any, n: int) -> np.ndarray | None:
             "weights count rows, so they must be >= 0. A weight of 0 leaves the row out."
         )
     if weight.max() == 0:
-        raise ValueError("sample_weight is 0 everywhere, so no row is left to fit.")
+        raise ValueError("sample_weight: all weights are zero, so no row is left to fit.")
     return weight
 
 

@@ -93,6 +93,7 @@ class Partition:
             self.scale,
             None if fresh else self._bounds_for,
             separate=k * k * 4 <= self.source.n,
+            sort_neighbors=self._direct and not fresh,
         )
         local = threading.local()
         transposed = np.ascontiguousarray(view.exact.T) if self.source.sparse else None

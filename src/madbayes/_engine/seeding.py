@@ -4,7 +4,7 @@ import numpy as np
 
 from madbayes._engine.rows import Rows, segments
 from madbayes._engine.threads import Run
-from madbayes._kernels.rows import distances_to
+from madbayes._kernels.rows import distances_to, project
 
 
 def squared_distances(source: Rows, first: int, last: int, points: np.ndarray) -> np.ndarray:
@@ -22,17 +22,40 @@ def squared_distances(source: Rows, first: int, last: int, points: np.ndarray) -
     return out
 
 
+def draw_order(source: Rows, run: Run) -> np.ndarray:
+    """An order of the rows that does not depend on how they are stored.
+
+    Rows are drawn along it by their cumulative weight, so a shuffled table, or weights instead of
+    repeated rows, gives the same centres.
+    """
+    direction = np.random.RandomState(0).standard_normal(source.d)
+    key = np.empty(source.n)
+
+    def partial(cut: tuple[int, int]) -> None:
+        if source.sparse:
+            key[cut[0] : cut[1]] = source.X[cut[0] : cut[1]] @ direction
+            return
+        for a, b, block in source.blocks(*cut):
+            project(block, direction, key[a:b])
+
+    run(partial, segments(source.n, 1))
+    return np.argsort(key, kind="stable")
+
+
 def random_rows(
-    source: Rows, weight: np.ndarray, k: int, random_state: np.random.RandomState
+    source: Rows, weight: np.ndarray, k: int, random_state: np.random.RandomState, run: Run
 ) -> np.ndarray:
     """k different rows, drawn with probabilities proportional to their weights."""
-    if weight.shape[0] == 0:
-        return source.take(random_state.choice(source.n, k, replace=False))
-    positive = np.flatnonzero(weight > 0)
-    size = min(k, positive.size)
-    p = weight[positive] / weight[positive].sum()
-    index = random_state.choice(positive, size, replace=False, p=p)
-    return source.take(np.resize(index, k))
+    order = draw_order(source, run)
+    mass = (weight if weight.shape[0] else np.ones(source.n))[order]
+    size = min(k, int(np.count_nonzero(mass)))
+    drawn = []
+    for _ in range(size):
+        total = np.cumsum(mass)
+        at = int(np.searchsorted(total, random_state.uniform() * total[-1], side="right"))
+        drawn.append(at)
+        mass[at] = 0.0
+    return source.take(order[np.resize(drawn, k)])
 
 
 def kmeans_plus_plus(
@@ -47,6 +70,7 @@ def kmeans_plus_plus(
     weight = weight if weight.shape[0] else np.ones(source.n)
     trials = 2 + int(np.log(k))
     closest = np.full(source.n, np.inf)
+    order = draw_order(source, run)
 
     def errors_with(points: np.ndarray) -> np.ndarray:
         def partial(cut: tuple[int, int]) -> np.ndarray:
@@ -64,12 +88,12 @@ def kmeans_plus_plus(
 
     centers = np.empty((k, source.d))
     for c in range(k):
-        mass = np.cumsum(weight if c == 0 else weight * closest)
+        mass = np.cumsum((weight if c == 0 else weight * closest)[order])
         if mass[-1] <= 0.0:  # fewer different rows than centres
-            mass = np.cumsum(weight)
+            mass = np.cumsum(weight[order])
         size = 1 if c == 0 else trials
         drawn = np.searchsorted(mass, random_state.uniform(size=size) * mass[-1], side="right")
-        points = source.take(np.minimum(drawn, source.n - 1))
+        points = source.take(order[np.minimum(drawn, source.n - 1)])
         best = 0 if size == 1 else int(np.argmin(errors_with(points)))
         centers[c] = points[best]
         add(centers[c])

@@ -48,6 +48,8 @@ class Centers(NamedTuple):
     group_drift: np.ndarray  # (t, 2) float64: the largest drift in each group and the runner-up
     group_mover: np.ndarray  # (t,) int32: the centre with the largest drift
     separation: np.ndarray  # (k,) float64: half the distance to the nearest other centre, scaled
+    neighbor: np.ndarray  # (k, k - 1) int32: the other centres, nearest first; (k, 0): not known
+    neighbor_gap: np.ndarray  # (k, k - 1) float64: their distances, scaled
 
 
 class Rows(NamedTuple):

@@ -43,6 +43,16 @@ def distances_to(X, C, out):
 
 
 @njit(nogil=True, cache=True)
+def project(X, direction, out):
+    """out[i] = row i of X times `direction`: equal rows give equal values."""
+    for i in range(X.shape[0]):
+        total = 0.0
+        for j in range(X.shape[1]):
+            total += np.float64(X[i, j]) * direction[j]
+        out[i] = total
+
+
+@njit(nogil=True, cache=True)
 def tally_rows(X, weight, labels, offset, sums, weights, count):
     """Add the rows of X to the sums of their clusters."""
     weighted = weight.shape[0] > 0

@@ -260,7 +260,7 @@ class KMeans(CentersMixin):
         if isinstance(self.init, str):
             check_choice("init", self.init, "k-means++", "random")
             if self.init == "random":
-                return random_rows(source, weight, k, random_state)
+                return random_rows(source, weight, k, random_state, run)
             return kmeans_plus_plus(source, weight, k, random_state, run)
         given = self.init(X, k, random_state) if callable(self.init) else self.init
         centers = np.array(given, dtype=np.float64, order="C")
