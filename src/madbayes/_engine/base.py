@@ -27,11 +27,11 @@ class CentersMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMix
 
     def fit_predict(self, X: Any, y: Any = None, sample_weight: Any = None) -> np.ndarray:
         """Fit and return `labels_`."""
-        return self.fit(X, sample_weight=sample_weight).labels_  # type: ignore[attr-defined]
+        return self.fit(X, sample_weight=sample_weight).labels_
 
     def fit_transform(self, X: Any, y: Any = None, sample_weight: Any = None) -> np.ndarray:
         """Fit and return the distances of the rows of X to the centres."""
-        return self.fit(X, sample_weight=sample_weight).transform(X)  # type: ignore[attr-defined]
+        return self.fit(X, sample_weight=sample_weight).transform(X)
 
     def predict(self, X: Any) -> np.ndarray:
         """The index of the nearest centre for each row of X."""
@@ -95,5 +95,3 @@ class CentersMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMix
         tags.input_tags.sparse = True
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
-
-

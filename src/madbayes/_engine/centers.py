@@ -3,7 +3,7 @@
 import numpy as np
 
 from madbayes._kernels.assign import HARD_ROWS, TILE_COLUMNS, TILE_ROWS, Centers, Scratch
-from madbayes._kernels.direct import DirectScratch
+from madbayes._kernels.direct import DIRECT_TILE, DirectScratch
 
 GROUP_SIZE = 20  # fewer centres in a group do not fill a matrix product
 MAX_GROUPS = 8  # one float32 a row for each
@@ -33,11 +33,10 @@ def prepare(
     scale: float,
     previous: np.ndarray | None,
     separate: bool,
-    sort_neighbors: bool,
 ) -> Centers:
     """Shift, scale, pack and measure `exact`; `previous` are the centres that the bounds are for.
 
-    `separate`: find how far the centres are from each other; `sort_neighbors`: keep all of it.
+    `separate`: find how far the centres are from each other.
     """
     exact = np.ascontiguousarray(exact, dtype=np.float64)
     k = exact.shape[0]
@@ -56,15 +55,6 @@ def prepare(
                 group_mover[g] = centers[order[-1]]
                 group_drift[g, 0] = drift[centers[order[-1]]]
                 group_drift[g, 1] = drift[centers[order[-2]]] if centers.size > 1 else 0.0
-    separation = np.zeros(k)
-    neighbor = np.empty((k, 0), dtype=np.int32)
-    neighbor_gap = np.empty((k, 0))
-    if separate and k > 1:
-        gap = gaps(shifted, norm2)
-        separation = 0.5 * gap.min(axis=1)
-        if sort_neighbors:
-            neighbor = np.argsort(gap, axis=1)[:, :-1].astype(np.int32)
-            neighbor_gap = np.take_along_axis(gap, neighbor, axis=1)
     return Centers(
         exact=exact,
         packed=shifted[member].astype(np.float32),
@@ -80,18 +70,16 @@ def prepare(
         drift=drift,
         group_drift=group_drift,
         group_mover=group_mover,
-        separation=separation,
-        neighbor=neighbor,
-        neighbor_gap=neighbor_gap,
+        separation=half_separation(shifted, norm2) if separate and k > 1 else np.zeros(k),
     )
 
 
-def gaps(shifted: np.ndarray, norm2: np.ndarray) -> np.ndarray:
-    """Distances between centres, never too large; infinite on the diagonal."""
+def half_separation(shifted: np.ndarray, norm2: np.ndarray) -> np.ndarray:
+    """Half the distance from each centre to the nearest other one; never too large."""
     gap2 = norm2[:, None] + norm2[None, :] - 2.0 * shifted @ shifted.T
     np.fill_diagonal(gap2, np.inf)
     error = 1e-15 * (shifted.shape[1] + 8) * norm2.max()
-    return np.sqrt(np.maximum(gap2 - error, 0.0))
+    return 0.5 * np.sqrt(np.maximum(gap2.min(axis=1) - error, 0.0))
 
 
 def make_scratch(k: int, d: int, start: np.ndarray) -> Scratch:
@@ -119,14 +107,16 @@ def make_scratch(k: int, d: int, start: np.ndarray) -> Scratch:
     )
 
 
-def make_direct_scratch(d: int) -> DirectScratch:
+def make_direct_scratch(k: int, d: int) -> DirectScratch:
     """Working memory for one thread of `assign_direct`."""
     return DirectScratch(
-        active=np.empty(TILE_ROWS, np.int64),
-        own=np.empty(TILE_ROWS),
-        columns=np.empty((d, TILE_ROWS)),
-        line=np.empty(TILE_ROWS),
-        best=np.empty(TILE_ROWS),
-        second=np.empty(TILE_ROWS),
-        nearest=np.empty(TILE_ROWS, np.int64),
+        active=np.empty(DIRECT_TILE, np.int64),
+        own=np.empty(DIRECT_TILE),
+        columns=np.empty((d, DIRECT_TILE)),
+        line=np.empty(DIRECT_TILE),
+        best=np.empty(DIRECT_TILE),
+        second=np.empty(DIRECT_TILE),
+        nearest=np.empty(DIRECT_TILE, np.int64),
+        near=np.empty(k, np.int64),
+        reach=np.empty(k),
     )

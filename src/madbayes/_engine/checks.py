@@ -1,4 +1,7 @@
-"""What the estimators check before they start. Messages name the parameter, its value and the way out."""
+"""What the estimators check before they start.
+
+Messages name the parameter, the value received, what is accepted, and the way out.
+"""
 
 from numbers import Integral, Real
 from typing import Any
@@ -58,7 +61,7 @@ def check_penalty(penalty: Any, *names: str) -> Any:
             f"penalty={penalty!r} must be {accepted}. "
             "It is the cost of one more cluster, in squared-distance units."
         )
-    if not (np.isfinite(penalty) and penalty > 0):
+    if not 0 < float(penalty) < np.inf:
         raise ValueError(
             f"penalty={penalty!r} must be {accepted}. It is the cost of one more cluster, in "
             "squared-distance units; penalties.farthest_first(X, n_clusters) proposes one for a "

@@ -2,10 +2,10 @@
 
 This is what every algorithm on squared error stands on. A `Partition` owns O(n) memory (a label, an
 upper and a few lower bounds a row) and the sums of each cluster, and offers the steps that the
-algorithms are written in: `assign` (nearest centres), `means`, `far_rows`, `add_centers`, `drop`.
+algorithms are written in: `assign` (nearest centres), `means`, `far_rows`, `offer`, `drop`.
 
-Every step is a map over fixed segments of the rows (`partial`), whose results are added in the order
-of the segments (`merge`): nothing depends on how many threads ran it.
+Every step is a map over fixed segments of the rows (`partial`), whose results are added in the
+order of the segments: nothing depends on how many threads ran it.
 """
 
 import threading
@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from madbayes._engine.centers import make_direct_scratch, make_groups, make_scratch, prepare
+from madbayes._engine.rows import DIRECT_COLUMNS, segments
 from madbayes._engine.rows import Rows as Source
-from madbayes._engine.rows import segments
 from madbayes._engine.threads import Run
 from madbayes._kernels import assign as products
 from madbayes._kernels.assign import Centers, Tally
@@ -30,7 +30,6 @@ from madbayes._kernels.rows import (
 )
 from madbayes._kernels.sparse import assign_sparse
 
-DIRECT_COLUMNS = 6  # up to here plain distances beat the matrix product
 NO_WEIGHT = np.empty(0)
 NO_FLAGS = np.empty(0, dtype=np.uint8)
 
@@ -93,7 +92,6 @@ class Partition:
             self.scale,
             None if fresh else self._bounds_for,
             separate=k * k * 4 <= self.source.n,
-            sort_neighbors=self._direct and not fresh,
         )
         local = threading.local()
         transposed = np.ascontiguousarray(view.exact.T) if self.source.sparse else None
@@ -129,13 +127,13 @@ class Partition:
         if self.source.sparse:
             X = self.source.X
             rows = self._rows(first, last, penalty is not None)
-            assign_sparse(
-                X.data, X.indices, X.indptr, first, view, transposed, rows, tally, limit
-            )
+            assign_sparse(X.data, X.indices, X.indptr, first, view, transposed, rows, tally, limit)
             return
         if not hasattr(local, "scratch"):
             k, d = view.exact.shape
-            local.scratch = make_direct_scratch(d) if self._direct else make_scratch(k, d, view.start)
+            local.scratch = (
+                make_direct_scratch(k, d) if self._direct else make_scratch(k, d, view.start)
+            )
         for a, b, block in self.source.blocks(first, last):
             rows = self._rows(a, b, penalty is not None)
             if self._direct:
@@ -195,9 +193,7 @@ class Partition:
             for part in tally[:3]:
                 part[:] = 0
             for a, b, block in self.source.blocks(first, last):
-                tally_rows(
-                    block, self.weight[a:b], self.labels[a:b], self.offset, *tally[:3]
-                )
+                tally_rows(block, self.weight[a:b], self.labels[a:b], self.offset, *tally[:3])
 
         self.run(partial, zip(self._segments, self._tallies, strict=True))
 
@@ -302,9 +298,7 @@ class Partition:
         cuts = segments(self.source.n, k)
         old, self._segments = self._tallies, cuts
         self._tallies = [
-            Tally(
-                np.zeros((k, self.source.d)), np.zeros(k), np.zeros(k, np.int64), np.zeros(4)
-            )
+            Tally(np.zeros((k, self.source.d)), np.zeros(k), np.zeros(k, np.int64), np.zeros(4))
             for _ in cuts
         ]
         if not old:

@@ -48,8 +48,6 @@ class Centers(NamedTuple):
     group_drift: np.ndarray  # (t, 2) float64: the largest drift in each group and the runner-up
     group_mover: np.ndarray  # (t,) int32: the centre with the largest drift
     separation: np.ndarray  # (k,) float64: half the distance to the nearest other centre, scaled
-    neighbor: np.ndarray  # (k, k - 1) int32: the other centres, nearest first; (k, 0): not known
-    neighbor_gap: np.ndarray  # (k, k - 1) float64: their distances, scaled
 
 
 class Rows(NamedTuple):
@@ -63,7 +61,7 @@ class Rows(NamedTuple):
 
 
 class Scratch(NamedTuple):
-    """The working memory of one thread; TILE_ROWS rows at a time are in hand. Made by the engine."""
+    """The working memory of one thread, for TILE_ROWS rows at a time. Made by the engine."""
 
     active: np.ndarray  # (tile,) int64: rows that the bounds could not settle
     own: np.ndarray  # (tile,) float64: their squared distance to their present centre
@@ -86,7 +84,7 @@ class Scratch(NamedTuple):
 
 
 class Tally(NamedTuple):
-    """What a segment of the rows adds up to: kept from pass to pass, changed by the rows that move."""
+    """What a segment of the rows adds up to: kept from pass to pass, changed by rows that move."""
 
     sums: np.ndarray  # (k, d) float64: weighted sums of shifted (not scaled) rows; k = 0: not kept
     weight: np.ndarray  # (k,) float64
@@ -299,7 +297,7 @@ def tell_apart(X, chosen, n_chosen, centers, lower, scratch, nearest):
 
 @njit(nogil=True, cache=True)
 def settle(X, chosen, nearest, own, n_chosen, centers, rows, tally, penalty):
-    """Rows `chosen` belong to `nearest`: bring labels, bounds, sums and the objective up to date."""
+    """Rows `chosen` belong to `nearest`: bring labels, bounds, sums and objective up to date."""
     labels, upper, lower, weight, far = rows.labels, rows.upper, rows.lower, rows.weight, rows.far
     exact, offset, scale, group = centers.exact, centers.offset, centers.scale, centers.group
     sums, weights, count = tally.sums, tally.weight, tally.count

@@ -1,9 +1,10 @@
 """Nearest centres by plain distances, for few columns: there a matrix product does not pay.
 
-The same bounds as in `assign`, with a single group. A row that they do not settle is compared only
-with centres near its own: by the triangle inequality the nearest two centres lie within
-2·(distance to its own) + (distance from that to the next) (Newling & Fleuret 2016, "exponion").
-Distances are those of `sqdist` to the bit, so no certificate is needed.
+The same bounds as in `assign`, with a single group. Rows that they do not settle are handled a
+tile at a time, and a tile is compared only with the centres that can be among the two nearest of
+any of its rows. Where neighbouring rows lie close together (`_engine.rows.arrange` sees to that),
+those are few: the tree of PRML 9.1 (Moore 2000), reduced to its leaves. Distances are those of
+`sqdist` to the bit, so no certificate is needed.
 """
 
 from typing import NamedTuple
@@ -12,7 +13,8 @@ import numpy as np
 from numba import njit
 
 from madbayes._kernels.assign import DOWN, UP, check_bounds, settle
-from madbayes._kernels.distance import sqdist
+
+DIRECT_TILE = 128  # rows
 
 
 class DirectScratch(NamedTuple):
@@ -25,16 +27,56 @@ class DirectScratch(NamedTuple):
     best: np.ndarray  # (tile,) float64
     second: np.ndarray  # (tile,) float64
     nearest: np.ndarray  # (tile,) int64
+    near: np.ndarray  # (k,) int64: the centres that a tile is compared with
+    reach: np.ndarray  # (k,) float64: distances of the centres to the middle of the tile
 
 
 @njit(nogil=True, cache=True)
-def two_nearest(columns, m, exact, line, best, second, place):
+def centers_around(columns, m, exact, near, reach):
+    """The centres that can be among the two nearest of rows 0..m, in order; returns how many.
+
+    With every row within `radius` of the middle, a centre farther from the middle than the second
+    nearest one by more than 2·radius is farther than both of those from every row.
+    """
+    radius2 = 0.0
+    for c in range(exact.shape[0]):
+        reach[c] = 0.0
+    for j in range(exact.shape[1]):
+        low, high = columns[j, 0], columns[j, 0]
+        for r in range(m):
+            low = min(low, columns[j, r])
+            high = max(high, columns[j, r])
+        middle = low + 0.5 * (high - low)
+        half = max(high - middle, middle - low)
+        radius2 += half * half
+        for c in range(exact.shape[0]):
+            diff = exact[c, j] - middle
+            reach[c] += diff * diff
+    first, second = np.inf, np.inf
+    for c in range(exact.shape[0]):
+        if reach[c] < first:
+            second = first
+            first = reach[c]
+        elif reach[c] < second:
+            second = reach[c]
+    limit = (np.sqrt(second) + 2.0 * np.sqrt(radius2)) * UP
+    count = 0
+    for c in range(exact.shape[0]):
+        if reach[c] <= limit * limit:
+            near[count] = c
+            count += 1
+    return count
+
+
+@njit(nogil=True, cache=True)
+def two_nearest(columns, m, exact, near, n_near, line, best, second, nearest):
     """For rows 0..m, given as `columns` (d, tile): the two smallest squared distances."""
     for r in range(m):
         best[r] = np.inf
         second[r] = np.inf
-        place[r] = -1
-    for c in range(exact.shape[0]):
+        nearest[r] = -1
+    for e in range(n_near):
+        c = near[e]
         for r in range(m):
             line[r] = 0.0
         for j in range(exact.shape[1]):
@@ -48,34 +90,8 @@ def two_nearest(columns, m, exact, line, best, second, place):
             old = best[r]
             loser = old if d2 < old else d2
             second[r] = loser if loser < second[r] else second[r]
-            place[r] = c if d2 < old else place[r]
+            nearest[r] = c if d2 < old else nearest[r]
             best[r] = d2 if d2 < old else old
-
-
-@njit(nogil=True, cache=True)
-def two_nearest_around(X, active, own, m, labels, centers, best, second, place):
-    """The same for rows `active` that have a centre, looking only at the centres around it."""
-    exact, scale = centers.exact, centers.scale
-    neighbor, neighbor_gap = centers.neighbor, centers.neighbor_gap
-    for a in range(m):
-        i = active[a]
-        p = np.int64(labels[i])
-        radius = (2.0 * np.sqrt(own[a]) * scale + neighbor_gap[p, 0]) * UP
-        low, next_low, q = own[a], np.inf, p
-        for e in range(neighbor.shape[1]):
-            if neighbor_gap[p, e] > radius:
-                break
-            c = np.int64(neighbor[p, e])
-            d2 = sqdist(X, i, exact, c)
-            if d2 < low or (d2 == low and c < q):
-                next_low = low
-                low = d2
-                q = c
-            elif d2 < next_low:
-                next_low = d2
-        best[a] = low
-        second[a] = next_low
-        place[a] = q
 
 
 @njit(nogil=True, cache=True)
@@ -83,20 +99,17 @@ def assign_direct(X, centers, rows, tally, scratch, penalty):
     """Assign the rows of one block; arguments as in `assign.assign_products`."""
     active, own, columns = scratch.active, scratch.own, scratch.columns
     lower, exact, scale = rows.lower, centers.exact, centers.scale
-    best, second, nearest = scratch.best, scratch.second, scratch.nearest
-    d = X.shape[1]
+    best, second, nearest, near = scratch.best, scratch.second, scratch.nearest, scratch.near
     i = 0
     while i < X.shape[0]:
-        i, m, n_new = check_bounds(X, i, centers, rows, penalty, active, own)
+        i, m, _ = check_bounds(X, i, centers, rows, penalty, active, own)
         if m == 0:
             break
-        if n_new == 0 and centers.neighbor.shape[1] > 0:
-            two_nearest_around(X, active, own, m, rows.labels, centers, best, second, nearest)
-        else:
-            for a in range(m):
-                for j in range(d):
-                    columns[j, a] = X[active[a], j]
-            two_nearest(columns, m, exact, scratch.line, best, second, nearest)
+        for a in range(m):
+            for j in range(X.shape[1]):
+                columns[j, a] = X[active[a], j]
+        n_near = centers_around(columns, m, exact, near, scratch.reach)
+        two_nearest(columns, m, exact, near, n_near, scratch.line, best, second, nearest)
         for a in range(m):
             lower[active[a], 0] = np.sqrt(second[a]) * scale * DOWN
         settle(X, active, nearest, own, m, centers, rows, tally, penalty)

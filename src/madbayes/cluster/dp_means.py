@@ -31,7 +31,7 @@ from madbayes._engine.checks import (
     check_weight,
 )
 from madbayes._engine.partition import Partition
-from madbayes._engine.rows import Rows
+from madbayes._engine.rows import Rows, restore
 from madbayes._engine.threads import workers
 from madbayes.penalties.farthest import largest_gap
 
@@ -59,7 +59,7 @@ def objective(X: np.ndarray, labels: np.ndarray, penalty: float) -> float:
 def assign_or_open(
     partition: Partition, centers: np.ndarray, penalty: float, max_clusters: int, stretch: int
 ) -> tuple[np.ndarray, bool]:
-    """2. One pass over the rows; returns the centres with the new ones, and whether any row moved."""
+    """2. One pass over the rows; returns all centres, and whether anything changed."""
     n = partition.source.n
     changed = False
     first = 0
@@ -128,9 +128,7 @@ def dp_means(
         partition.assign(centers)
     inertia = partition.measure_sse(centers)
     history.append(inertia + penalty * centers.shape[0])
-    return Clustering(
-        partition.labels, centers, history[-1], inertia, history, n_iter, converged
-    )
+    return Clustering(partition.labels, centers, history[-1], inertia, history, n_iter, converged)
 
 
 class DPMeans(CentersMixin):
@@ -232,10 +230,7 @@ class DPMeans(CentersMixin):
                 ConvergenceWarning,
                 stacklevel=2,
             )
-        self.labels_ = result.labels
-        if permutation is not None:
-            self.labels_ = np.empty_like(result.labels)
-            self.labels_[permutation] = result.labels
+        self.labels_ = restore(result.labels, permutation)
         self._store_centers(result.centers, source.dtype)
         self.n_clusters_ = result.centers.shape[0]
         self.penalty_ = penalty

@@ -23,7 +23,7 @@ from sklearn.utils import check_random_state
 from madbayes._engine.base import CentersMixin
 from madbayes._engine.checks import check_choice, check_count, check_rows, check_weight
 from madbayes._engine.partition import Partition
-from madbayes._engine.rows import Rows, segments
+from madbayes._engine.rows import arrange, restore, segments
 from madbayes._engine.seeding import kmeans_plus_plus, random_rows, squared_distances
 from madbayes._engine.threads import Run, workers
 
@@ -209,7 +209,7 @@ class KMeans(CentersMixin):
             raise ValueError(f"tol={self.tol!r} must be a number >= 0.")
         n_init = self._count_starts()
         random_state = check_random_state(self.random_state)
-        source = Rows(X)
+        source, weight, order = arrange(X, weight)
         best: KMeansResult | None = None
         with workers(self.n_jobs) as run:
             frame = None
@@ -237,7 +237,7 @@ class KMeans(CentersMixin):
                 ConvergenceWarning,
                 stacklevel=2,
             )
-        self.labels_ = best.labels
+        self.labels_ = restore(best.labels, order)
         self._store_centers(best.centers, source.dtype)
         self.inertia_ = self.objective_ = best.inertia
         self.objective_history_ = np.array(best.history)
