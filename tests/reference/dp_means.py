@@ -39,7 +39,9 @@ def dp_means(X, penalty, weight=None, max_clusters=None, max_iter=300):
     centers = mean(X, weight)[None, :]  # 1. one cluster, the global mean
     labels = np.zeros(n, dtype=int)  # 2. everybody in it
     history = []
-    for n_iter in range(1, max_iter + 1):  # 3. until nothing changes
+    n_iter = 0
+    while n_iter < max_iter:  # 3. until nothing changes
+        n_iter += 1
         before = labels.copy()
         for i in range(n):
             c, d2 = nearest(X[i], centers)

@@ -36,9 +36,7 @@ def relocate(labels, d2, weight, k):
 
 def objective(X, labels, centers, weight):
     """PRML Eq. 9.1."""
-    return sum(
-        w * ((x - centers[c]) ** 2).sum() for x, c, w in zip(X, labels, weight, strict=True)
-    )
+    return sum(w * ((x - centers[c]) ** 2).sum() for x, c, w in zip(X, labels, weight, strict=True))
 
 
 def kmeans(X, centers, weight=None, max_iter=300):
@@ -49,7 +47,9 @@ def kmeans(X, centers, weight=None, max_iter=300):
     k = len(centers)
     labels = np.full(len(X), -1)
     history = []
-    for n_iter in range(1, max_iter + 1):
+    n_iter = 0
+    while n_iter < max_iter:
+        n_iter += 1
         before = labels
         labels, d2 = assign(X, centers)  # the E step
         if np.array_equal(labels, before):
