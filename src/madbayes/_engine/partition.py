@@ -164,6 +164,11 @@ class Partition:
         self._upper[first:last] = np.inf
         self._lower[first:last] = 0.0
 
+    def squared_bounds(self) -> tuple[np.ndarray, np.ndarray]:
+        """Squared distance to the own centre (at most) and to any other one (at least)."""
+        lower = self._lower.min(axis=1).astype(np.float64) / self.scale
+        return (self._upper.astype(np.float64) / self.scale) ** 2, lower**2
+
     # Clusters
 
     def means(self, centers: np.ndarray) -> np.ndarray:

@@ -1,5 +1,7 @@
 """DP-means: k-means that opens clusters where they pay (KJ Algorithm 1; BKJ Eq. 3 and 12).
 
+This file is the printed algorithm and the estimator; `dp_search` holds the default algorithm.
+
 Objective: J = Σ_n w_n ‖x_n - μ_{z_n}‖² + λk (KJ Eq. 1, with weights).
 
 1. One cluster, its centre the mean of all rows.
@@ -15,12 +17,14 @@ the rows that are too far from all of those need the serial rule (docs/adr/0004)
 
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
+import scipy.sparse as sp
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
 
 from madbayes._engine.base import CentersMixin
 from madbayes._engine.checks import (
@@ -31,12 +35,15 @@ from madbayes._engine.checks import (
     check_weight,
 )
 from madbayes._engine.partition import Partition
-from madbayes._engine.rows import Rows, restore
-from madbayes._engine.threads import workers
+from madbayes._engine.rows import Rows, arrange, restore
+from madbayes._engine.threads import Run, workers
+from madbayes.cluster.dp_search import dp_search
 from madbayes.penalties.farthest import largest_gap
+from madbayes.penalties.path import find_path
 
 FIRST_STRETCH = 1024  # rows before the first look at who opens a cluster
 FAR_ROWS = 8192  # rows under the serial rule at a time
+DENSE_VALUES = 2**28  # a CSR matrix up to this size is made dense for the search
 
 
 @dataclass(frozen=True)
@@ -131,6 +138,77 @@ def dp_means(
     return Clustering(partition.labels, centers, history[-1], inertia, history, n_iter, converged)
 
 
+def search(
+    X: Any,
+    weight: np.ndarray | None,
+    penalty: float,
+    *,
+    max_clusters: int | None,
+    n_init: int,
+    random_state: np.random.RandomState,
+    run: Run,
+    start: np.ndarray | None = None,
+) -> Clustering:
+    """`dp_search` on the rows of positive weight, and the nearest centre for the others."""
+    source, weight, order = arrange(dense(X), weight)
+    partition = Partition(source, weight, run)
+    used = np.arange(source.n) if weight is None else np.flatnonzero(weight > 0)
+    rows = shifted_rows(source, used, partition.offset)
+    shifted_start = None if start is None else start - partition.offset
+    division, history = dp_search(
+        rows,
+        np.ones(source.n) if weight is None else weight[used],
+        penalty,
+        max_clusters=max_clusters,
+        effort=n_init,
+        random_state=random_state,
+        run=run,
+        start=shifted_start,
+    )
+    rank = by_size(division.centers, division.weights)
+    labels = np.empty(source.n, dtype=np.int32)
+    labels[used] = np.argsort(rank)[division.labels]
+    centers = division.centers[rank] + partition.offset
+    if used.size < source.n:
+        partition.assign(centers)
+        left_out = weight == 0
+        labels[left_out] = partition.labels[left_out]
+    partition.labels = labels
+    inertia = partition.measure_sse(centers)
+    history.append(inertia + penalty * len(centers))
+    return Clustering(
+        restore(labels, order), centers, history[-1], inertia, history, len(history), True
+    )
+
+
+def dense(X: Any) -> np.ndarray:
+    """The search moves single rows to and fro, which needs them dense."""
+    if not sp.issparse(X):
+        return X
+    n, d = X.shape
+    if n * d > DENSE_VALUES:
+        raise ValueError(
+            f"algorithm='search' works on dense rows, and this sparse matrix of shape {(n, d)} "
+            f"would have {n * d:.2g} values. Use algorithm='paper', or reduce the columns first, "
+            "for example with sklearn.decomposition.TruncatedSVD."
+        )
+    return X.toarray()
+
+
+def shifted_rows(source: Rows, used: np.ndarray, offset: np.ndarray) -> np.ndarray:
+    """The rows `used` minus `offset`, in their own type."""
+    out = np.empty((used.size, source.d), dtype=source.dtype)
+    for a in range(0, used.size, 4096):
+        out[a : a + 4096] = source.take(used[a : a + 4096]) - offset
+    return out
+
+
+def by_size(centers: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """Clusters from the heaviest to the lightest; among equals by place, not by order of rows."""
+    direction = np.random.RandomState(0).standard_normal(centers.shape[1])
+    return np.lexsort((centers @ direction, -weights))
+
+
 class DPMeans(CentersMixin):
     """K-means that finds the number of clusters (Kulis & Jordan 2012).
 
@@ -138,58 +216,77 @@ class DPMeans(CentersMixin):
 
     Parameters
     ----------
-    penalty : float or "farthest-first"
-        The cost of one more cluster, in squared-distance units (λ of the paper). "farthest-first"
-        derives it from `n_clusters_hint` (KJ 6.1).
-    algorithm : "paper"
-        KJ Algorithm 1, step for step: the same result as a plain loop over the rows.
+    penalty : float, "auto" or "farthest-first", default="auto"
+        The cost of one more cluster, in squared-distance units (λ of the paper). "auto" takes the
+        number of clusters that the data supports best (`penalties.path`), 1 when nothing stands out
+        from noise. "farthest-first" derives it from `n_clusters_hint` (KJ 6.1).
+    algorithm : {"search", "paper"}, default="search"
+        "search" looks for the lowest objective: at the end no move of one row, no row opened as a
+        cluster of its own and no merge of two clusters lowers it, and splits of every cluster have
+        been tried in vain. It is a heuristic: the global minimum is found nearly always for few
+        rows and is not guaranteed. "paper" is KJ Algorithm 1, step for step: the same result as a
+        plain loop over the rows; it opens a cluster only where one row alone repays the penalty.
     max_clusters : int or None
         Never more clusters than this (BKJ Eq. 12).
     n_clusters_hint : int or None
-        A rough number of clusters, for ``penalty="farthest-first"``.
+        A rough number of clusters, for "auto" (which then looks between two thirds and three halves
+        of it) and "farthest-first".
+    n_init : int, default=1
+        More effort for "search": so many times more attempts before a cluster counts as settled.
     order : {"given", "random"}
-        The order in which rows are visited; it matters for which rows open clusters.
+        For "paper": the order in which rows are visited; it matters for which rows open clusters.
     max_iter : int, default=300
-        Passes at most.
+        For "paper": passes at most.
     random_state : int, RandomState or None
-        Seed for ``order="random"``. The result is the same to the bit for any `n_jobs`.
+        Seed. The result is the same to the bit for any `n_jobs`.
     n_jobs : int or None
         Threads; None uses all cores.
 
     Attributes
     ----------
     cluster_centers_ : array of shape (n_clusters_, n_features)
+        By "search" from the largest cluster to the smallest.
     labels_ : array of shape (n_rows,)
     n_clusters_ : int
     penalty_ : float
+    evidence_ : penalties.Choice
+        With ``penalty="auto"``: the strength of the evidence, and the runners-up.
+    path_ : penalties.PenaltyPath
+        With ``penalty="auto"``: clusters against the penalty; `path_.plot()` draws it.
     objective_ : float
         KJ Eq. 1: `inertia_` plus `penalty_` times `n_clusters_`.
     inertia_ : float
         Sum of (weighted) squared distances to the centres.
     objective_history_ : array
-        The objective after each pass; never rises (KJ Theorem 3.1).
+        The objective after each pass or improvement; never rises (KJ Theorem 3.1).
     n_iter_, converged_
     n_features_in_, feature_names_in_
+
+    Notes
+    -----
+    "search" needs the rows in memory, and a copy of them; a CSR matrix is made dense for it.
 
     Examples
     --------
     >>> import numpy as np
     >>> from madbayes import DPMeans
-    >>> X = np.array([[1.0, 2], [1, 4], [1, 0], [10, 2], [10, 4], [10, 0]])
-    >>> model = DPMeans(penalty=20.0).fit(X)
-    >>> model.n_clusters_
-    2
-    >>> model.objective_
-    56.0
+    >>> rng = np.random.default_rng(0)
+    >>> X = np.repeat([[0.0, 0], [9, 0], [0, 9]], 50, axis=0) + rng.normal(size=(150, 2))
+    >>> model = DPMeans(random_state=0).fit(X)
+    >>> model.n_clusters_, model.evidence_.strength
+    (3, 'strong')
+    >>> DPMeans(penalty=20.0, algorithm="paper").fit(X).n_clusters_
+    3
     """
 
     def __init__(
         self,
-        penalty: float | str,
+        penalty: float | str = "auto",
         *,
-        algorithm: str = "paper",
+        algorithm: str = "search",
         max_clusters: int | None = None,
         n_clusters_hint: int | None = None,
+        n_init: int = 1,
         order: str = "given",
         max_iter: int = 300,
         random_state: Any = None,
@@ -199,6 +296,7 @@ class DPMeans(CentersMixin):
         self.algorithm = algorithm
         self.max_clusters = max_clusters
         self.n_clusters_hint = n_clusters_hint
+        self.n_init = n_init
         self.order = order
         self.max_iter = max_iter
         self.random_state = random_state
@@ -208,21 +306,38 @@ class DPMeans(CentersMixin):
         """Cluster the rows of X."""
         X = check_rows(self, X)
         weight = check_weight(sample_weight, X.shape[0])
-        penalty = check_penalty(self.penalty, "farthest-first")
-        check_choice("algorithm", self.algorithm, "paper")
+        penalty = check_penalty(self.penalty, "auto", "farthest-first")
+        check_choice("algorithm", self.algorithm, "search", "paper")
         check_choice("order", self.order, "given", "random")
         cap = None if self.max_clusters is None else check_count("max_clusters", self.max_clusters)
+        n_init = check_count("n_init", self.n_init)
         max_iter = check_count("max_iter", self.max_iter)
         random_state = check_random_state(self.random_state)
-        permutation = random_state.permutation(X.shape[0]) if self.order == "random" else None
-        source = Rows(X, permutation)
+        if self.algorithm == "search":
+            X = dense(X)
+        start = None
         with workers(self.n_jobs) as run:
-            if penalty == "farthest-first":
+            if penalty == "auto":
+                path = find_path(X, weight, cap, self.n_clusters_hint, random_state, run)
+                self.path_ = path.without_rows()
+                self.evidence_ = path.best()
+                penalty = self.evidence_.penalty
+                start = path.centers_at(penalty)
+            elif penalty == "farthest-first":
                 penalty = largest_gap(Rows(X), weight, self._hint(), run)
-            if permutation is not None and weight is not None:
-                weight = weight[permutation]
-            partition = Partition(source, weight, run)
-            result = dp_means(partition, penalty, max_clusters=cap, max_iter=max_iter)
+            if self.algorithm == "paper":
+                result = self._follow_paper(X, weight, penalty, cap, max_iter, random_state, run)
+            else:
+                result = search(
+                    X,
+                    weight,
+                    penalty,
+                    max_clusters=cap,
+                    n_init=n_init,
+                    random_state=random_state,
+                    run=run,
+                    start=start,
+                )
         if not result.converged:
             warnings.warn(
                 f"DPMeans did not converge in max_iter={max_iter} passes; rows still change their "
@@ -230,8 +345,8 @@ class DPMeans(CentersMixin):
                 ConvergenceWarning,
                 stacklevel=2,
             )
-        self.labels_ = restore(result.labels, permutation)
-        self._store_centers(result.centers, source.dtype)
+        self.labels_ = result.labels
+        self._store_centers(result.centers, Rows(X).dtype)
         self.n_clusters_ = result.centers.shape[0]
         self.penalty_ = penalty
         self.objective_ = result.objective
@@ -241,12 +356,30 @@ class DPMeans(CentersMixin):
         self.converged_ = result.converged
         return self
 
+    def _follow_paper(
+        self,
+        X: Any,
+        weight: np.ndarray | None,
+        penalty: float,
+        cap: int | None,
+        max_iter: int,
+        random_state: np.random.RandomState,
+        run: Run,
+    ) -> Clustering:
+        permutation = random_state.permutation(X.shape[0]) if self.order == "random" else None
+        if permutation is not None and weight is not None:
+            weight = weight[permutation]
+        partition = Partition(Rows(X, permutation), weight, run)
+        result = dp_means(partition, penalty, max_clusters=cap, max_iter=max_iter)
+        return replace(result, labels=restore(result.labels, permutation))
+
     def predict(self, X: Any, novel: bool = False) -> np.ndarray:
         """The index of the nearest centre for each row of X.
 
         With ``novel=True``, -1 where the squared distance to it is more than `penalty_`: such a row
         would open a cluster of its own.
         """
+        check_is_fitted(self)
         return self._nearest(X, penalty=self.penalty_ if novel else None)[0]
 
     def _hint(self) -> int:

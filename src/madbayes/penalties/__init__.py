@@ -1,5 +1,6 @@
 """Ways to choose the penalty."""
 
 from madbayes.penalties.farthest import farthest_first
+from madbayes.penalties.path import Choice, PenaltyPath, path
 
-__all__ = ["farthest_first"]
+__all__ = ["Choice", "PenaltyPath", "farthest_first", "path"]

@@ -1,0 +1,52 @@
+"""A few Lloyd passes and nearest centres on an array, for algorithms that need them as a step."""
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+
+from madbayes._engine.partition import Partition
+from madbayes._engine.rows import Rows
+from madbayes._engine.threads import Run
+
+
+def serial(function: Callable[[Any], Any], items: Iterable[Any]) -> list[Any]:
+    """`run` without threads, for work that is itself one item among many."""
+    return [function(item) for item in items]
+
+
+def nearest(X: Any, centers: np.ndarray, run: Run = serial) -> np.ndarray:
+    """The nearest centre of each row."""
+    partition = Partition(Rows(X), None, run)
+    partition.assign(np.asarray(centers, dtype=np.float64))
+    return partition.labels
+
+
+def lloyd_passes(
+    X: Any, centers: np.ndarray, weight: np.ndarray | None, passes: int, run: Run = serial
+) -> tuple[np.ndarray, np.ndarray, float]:
+    """At most so many passes; clusters without rows are dropped. Labels, centres, squared error."""
+    partition = Partition(Rows(X), weight, run)
+    for _ in range(passes):
+        if partition.assign(centers) == 0:
+            break
+        centers = partition.means(centers)
+        filled = partition.totals()[2] > 0
+        if not filled.all():
+            partition.drop(filled)
+            centers = centers[filled]
+    else:
+        partition.assign(centers)
+    return partition.labels, centers, partition.sse
+
+
+def nearest_bounds(
+    X: Any, labels: np.ndarray, centers: np.ndarray, run: Run = serial
+) -> tuple[np.ndarray, np.ndarray]:
+    """Squared distances to the own centre (at most this) and to any other one (at least this)."""
+    partition = Partition(Rows(X), None, run)
+    partition.assign(centers)
+    upper, lower = partition.squared_bounds()
+    moved = partition.labels != labels  # the nearest is another one: it need not be near at all
+    upper[moved], lower[moved] = np.inf, 0.0
+    return upper, lower

@@ -1,0 +1,217 @@
+"""Moves of the DP-means search: serial, so that no result depends on threads; sums in float64.
+
+Letters: X (n, d) rows, w weights, z labels, C centres, W cluster weights, N cluster row counts;
+λ is `penalty`, `cap` the largest number of clusters. A gain must exceed TOL of what is compared.
+"""
+
+import numpy as np
+from numba import njit
+
+from madbayes._kernels.distance import sqdist
+from madbayes._kernels.ward import merge_below
+
+TOL = 1e-10
+MARGIN = 0.2  # a row is watched while another cluster costs at most so much more
+SWEEPS = 30
+
+
+@njit(nogil=True, cache=True)
+def means(X, w, z, k):
+    """Means, weights and row counts of k clusters."""
+    C, W, N = np.zeros((k, X.shape[1])), np.zeros(k), np.zeros(k, np.int64)
+    for i in range(X.shape[0]):
+        W[z[i]] += w[i]
+        N[z[i]] += 1
+        for j in range(X.shape[1]):
+            C[z[i], j] += w[i] * X[i, j]
+    for c in range(k):
+        if N[c] > 0:
+            C[c] /= W[c]
+    return C, W, N
+
+
+@njit(nogil=True, cache=True)
+def squared_error(X, w, z, C):
+    """Σ w ‖x - μ_z‖²."""
+    total = 0.0
+    for i in range(X.shape[0]):
+        total += w[i] * sqdist(X, i, C, z[i])
+    return total
+
+
+@njit(nogil=True, cache=True)
+def draw_seeds(X, w, C, have, U):
+    """Fill C[have:] with rows drawn in proportion to w·(squared distance to the centres before).
+
+    One uniform number U[c] for each (k-means++; Arthur & Vassilvitskii 2007). Returns how many
+    centres there are: fewer than asked when all rows are centres already.
+    """
+    n, k = X.shape[0], C.shape[0]
+    mass = np.full(n, np.inf)
+    for c in range(k):
+        if c >= have:
+            total = 0.0
+            for i in range(n):
+                total += w[i] if c == 0 else mass[i]
+            if total <= 0.0:
+                return c
+            target, i, passed = U[c] * total, -1, 0.0
+            while i < n - 1 and passed <= target:
+                i += 1
+                passed += w[i] if c == 0 else mass[i]
+            for j in range(X.shape[1]):
+                C[c, j] = X[i, j]
+        for i in range(n):
+            mass[i] = min(mass[i], w[i] * sqdist(X, i, C, c))
+    return k
+
+
+@njit(nogil=True, cache=True)
+def close_gaps(z, N):
+    """Renumber the clusters that have rows; returns their number."""
+    new, k = np.empty(N.shape[0], np.int64), 0
+    for c in range(N.shape[0]):
+        new[c] = k
+        k += N[c] > 0
+    for i in range(z.shape[0]):
+        z[i] = new[z[i]]
+    return k
+
+
+@njit(nogil=True, cache=True)
+def rest_of_cluster(X, w, z, i, C):
+    """The weight of the other rows of row i's cluster; their mean goes to the last row of C.
+
+    O(n), for a row so heavy that subtracting it would leave only rounding.
+    """
+    rest, free = 0.0, C.shape[0] - 1
+    C[free] = 0.0
+    for e in range(X.shape[0]):
+        if z[e] == z[i] and e != i:
+            rest += w[e]
+            for j in range(X.shape[1]):
+                C[free, j] += w[e] * X[e, j]
+    C[free] /= rest
+    return rest
+
+
+@njit(nogil=True, cache=True)
+def move_rows(X, w, z, rows, C, W, N, penalty, cap, sweeps):
+    """Hartigan's moves: each of `rows` in turn goes where J is lowest by the exact change.
+
+    A cluster of its own is one of the places. Returns the number of moves; stops after `sweeps`.
+    z, C, W, N are updated; N[c] = 0 is a free slot, the last slot is scratch. A sweep of all `rows`
+    notes the frontier, those for which another cluster costs at most MARGIN more than staying; only
+    the frontier is swept until it rests, then all rows again, until none of them moves.
+    """
+    d, slots = X.shape[1], C.shape[0] - 1
+    k, moved = np.sum(N[:slots] > 0), 0
+    frontier, size = np.empty_like(rows), 0
+    everything = True
+    rest = 0.0
+    for _ in range(sweeps):
+        now = 0
+        if everything:
+            size = 0
+        for t in range(rows.shape[0] if everything else size):
+            i = rows[t] if everything else frontier[t]
+            p, wi = z[i], w[i]
+            heavy = N[p] > 1 and W[p] - wi < 1e-4 * W[p]
+            if N[p] == 1:
+                leave = penalty
+            elif heavy:
+                rest = rest_of_cluster(X, w, z, i, C)
+                leave = wi * rest / (wi + rest) * sqdist(X, i, C, slots)
+            else:
+                leave = W[p] * wi / (W[p] - wi) * sqdist(X, i, C, p)
+            best, q = leave * (1 + MARGIN), -1
+            for c in range(slots):
+                if N[c] > 0 and c != p:
+                    cost = W[c] * wi / (W[c] + wi) * sqdist(X, i, C, c)
+                    if cost < best:
+                        best, q = cost, c
+            if penalty < best and N[p] > 1 and k < cap:
+                c = 0
+                while c < slots and N[c] > 0:
+                    c += 1
+                if c < slots:
+                    best, q = penalty, c
+            if q < 0:
+                continue
+            if everything:
+                frontier[size] = i
+                size += 1
+            if not best < leave * (1 - TOL):
+                continue
+            now += 1
+            k += (N[q] == 0) - (N[p] == 1)
+            if heavy:
+                C[p], W[p] = C[slots], rest
+            elif N[p] > 1:
+                f = wi / (W[p] - wi)
+                W[p] -= wi
+                for j in range(d):
+                    C[p, j] -= f * (X[i, j] - C[p, j])
+            if N[q] == 0:
+                C[q], W[q] = X[i], wi
+            else:
+                W[q] += wi
+                f = wi / W[q]
+                for j in range(d):
+                    C[q, j] += f * (X[i, j] - C[q, j])
+            N[p] -= 1
+            N[q] += 1
+            z[i] = q
+        moved += now
+        if now == 0 and everything:
+            break
+        everything = now == 0  # the frontier rests: look at all rows again
+    return moved
+
+
+@njit(nogil=True, cache=True)
+def relax(X, w, C, penalty, cap):
+    """From centres C: nearest centre, then row moves and merges in turn until neither lowers J.
+
+    Returns labels, k and J.
+    """
+    n, m = X.shape[0], C.shape[0]
+    z, rows = np.zeros(n, np.int64), np.arange(n)
+    for i in range(n):
+        best = np.inf
+        for c in range(m):
+            d2 = sqdist(X, i, C, c)
+            if d2 < best:
+                best, z[i] = d2, c
+    k = close_gaps(z, means(X, w, z, m)[2])
+    while True:
+        C, W, N = means(X, w, z, min(n, k + 4) + 1)
+        move_rows(X, w, z, rows, C, W, N, penalty, cap, SWEEPS)
+        k = close_gaps(z, N)
+        C, W, N = means(X, w, z, k)
+        group, merged = merge_below(C, W, penalty * (1 - TOL), cap)
+        if merged == k:
+            return z, k, squared_error(X, w, z, C) + penalty * k
+        for i in range(n):
+            z[i] = group[z[i]]
+        k = merged
+
+
+@njit(nogil=True, cache=True)
+def redraw_some(X, w, C, most, U):
+    """Remove up to `most` random centres and draw about as many (one less to one more) anew."""
+    k, d = C.shape
+    gone = int(U[0] * (min(most, k) + 1))
+    drawn = max(gone - 1 + int(U[1] * 3), 1 if gone == k or gone == 0 else 0)
+    drawn = min(drawn, X.shape[0] - (k - gone))
+    index = np.arange(k)
+    for t in range(gone):  # the first of a shuffle go
+        e = t + int(U[2 + t] * (k - t))
+        index[t], index[e] = index[e], index[t]
+    new = np.empty((k - gone + drawn, d))
+    for t in range(gone, k):
+        new[t - gone] = C[index[t]]
+    V = np.empty(k - gone + drawn)
+    for t in range(drawn):
+        V[k - gone + t] = U[2 + most + t]
+    return new[: draw_seeds(X, w, new, k - gone, V)]

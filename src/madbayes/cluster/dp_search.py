@@ -1,0 +1,275 @@
+"""The search: a minimiser of the DP-means objective that does not wait for one row to repay λ.
+
+Objective: J = Σ_n w_n ‖x_n - μ_{z_n}‖² + λk (KJ Eq. 1, with weights).
+
+1. *Start.* Over-segment (k-means++ seeds and a few Lloyd passes on a sample; every row when there
+   are few) and merge by Ward's cost W_a W_b/(W_a+W_b)·‖μ_a-μ_b‖² while it is below λ.
+2. *Descend*, in turn and until none lowers J: merges, Lloyd, Hartigan's exact moves of single rows
+   (openings and closings included), 2-means splits of every cluster.
+3. *Renew neighbourhoods.* Because λ prices each cluster, J is a sum over clusters, so a few
+   neighbouring clusters are a problem of their own: take the rows of a cluster and of those nearest
+   to it, remove and re-draw some centres at random, relax, keep what is lower. A cluster is settled
+   when this has failed several times; clusters that change are unsettled again.
+4. *Descend* again, on all rows (steps 1-3 see a sample when there are very many).
+
+Guaranteed at the end: no move of one row, no row opened as a cluster of its own and no merge of two
+clusters lowers J, and splits of every cluster have been tried in vain (at `max_clusters` clusters:
+no move and no merge). J never rises from step to step.
+
+Hartigan 1975 (row moves); Ward 1963; Arthur & Vassilvitskii 2007 (seeds); Taillard 2003, "Heuristic
+methods for large centroid clustering problems" (neighbourhoods as problems).
+Departs from KJ: Algorithm 1 opens a cluster only when one row alone repays λ.
+"""
+
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from madbayes._engine.lloyd import lloyd_passes, nearest, nearest_bounds
+from madbayes._engine.threads import Run
+from madbayes._kernels import moves
+from madbayes._kernels.moves import MARGIN, SWEEPS, TOL
+from madbayes._kernels.ward import merge_below
+
+NEIGHBOURS = 16  # clusters in a neighbourhood
+REDRAW = 2  # centres re-drawn at once, at most
+TRIALS = 4  # failures that settle a cluster …
+MIN_TRIALS = 40  # … and at least so many for all together
+SPLITS = 3  # starts per split
+SMALL = 1024  # so many rows are merged without over-segmenting
+SAMPLE = 20_000  # rows (at least 50 per cluster) that steps 1-3 look at
+
+
+@dataclass(frozen=True)
+class Division:
+    """Rows divided into k clusters, with their exact means."""
+
+    labels: np.ndarray
+    centers: np.ndarray
+    weights: np.ndarray
+    objective: float
+
+    @property
+    def k(self) -> int:
+        return len(self.centers)
+
+    def rows(self) -> list[np.ndarray]:
+        """The rows of each cluster."""
+        order = np.argsort(self.labels, kind="stable")
+        return np.split(order, np.cumsum(np.bincount(self.labels))[:-1])
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Rows, weights, penalty and the bound on k; what every step needs."""
+
+    X: np.ndarray
+    w: np.ndarray
+    penalty: float
+    cap: int
+    rng: np.random.RandomState
+    run: Run
+    history: list[float] = field(default_factory=list)
+
+    def division(self, labels: np.ndarray) -> Division:
+        """The division by `labels`, with means; numbers without rows are dropped."""
+        z = np.unique(labels, return_inverse=True)[1].astype(np.int64)
+        k = int(z.max()) + 1
+        C, W, _ = moves.means(self.X, self.w, z, k)
+        J = moves.squared_error(self.X, self.w, z, C) + self.penalty * k
+        return Division(z, C, W, J)
+
+    def part(self, rows: np.ndarray, cap: int) -> "Problem":
+        """The same for some of the rows."""
+        X, w = self.X[rows], self.w[rows]
+        return replace(self, X=X, w=w, cap=min(cap, len(rows)), history=[])
+
+    def sample(self, size: int) -> np.ndarray:
+        n = len(self.X)
+        return np.arange(n) if n <= size else np.sort(self.rng.choice(n, size, replace=False))
+
+
+def over_segment(problem: Problem) -> Division:
+    """1. Ward's merges of many small clusters, until a merge costs more than the penalty."""
+    X, w, cap, penalty = problem.X, problem.w, problem.cap, problem.penalty * (1 - TOL)
+    n = len(X)
+    m = n if n <= SMALL else 256
+    while m < n:
+        rows = problem.sample(4000 + 8 * m)
+        seeds = np.empty((m, X.shape[1]))
+        uniforms = problem.rng.random_sample(m)
+        seeds = seeds[: moves.draw_seeds(X[rows], w[rows], seeds, 0, uniforms)]
+        some = problem.part(rows, m)
+        fine = some.division(lloyd_passes(some.X, seeds, some.w, 3, problem.run)[0])
+        group, k = merge_below(fine.centers, fine.weights * (w.sum() / some.w.sum()), penalty, cap)
+        if 3 * k <= m or k == cap or len(seeds) < m:  # fine enough for this penalty
+            centers = moves.means(fine.centers, fine.weights, group, k)[0]
+            return problem.division(nearest(X, centers, problem.run))
+        m = 4 * m if 8 * m <= n else n
+    return problem.division(merge_below(X.astype(np.float64), w, penalty, cap)[0])
+
+
+def merge_clusters(problem: Problem, now: Division) -> Division:
+    """2. Merges that save more than they cost."""
+    group, k = merge_below(now.centers, now.weights, problem.penalty * (1 - TOL), problem.cap)
+    return problem.division(group[now.labels]) if k < now.k else now
+
+
+def follow_lloyd(problem: Problem, now: Division) -> Division:
+    """2. Nearest centres and means, until nothing moves."""
+    return problem.division(lloyd_passes(problem.X, now.centers, problem.w, 300, problem.run)[0])
+
+
+def move_rows(problem: Problem, now: Division) -> Division:
+    """2. Hartigan's moves, of the rows that are not much nearer to their own centre than others."""
+    w, penalty = problem.w, problem.penalty
+    while True:
+        z = now.labels.copy()
+        own, other = nearest_bounds(problem.X, z, now.centers, problem.run)
+        lightest = now.weights.min()  # the easiest to join
+        join = lightest * w / (lightest + w) * other
+        rest = np.maximum(now.weights[z] - w, 1e-4 * now.weights[z])
+        leave = now.weights[z] / rest * w * own
+        alone = np.bincount(z)[z] == 1
+        rows = np.flatnonzero((np.minimum(join, penalty) < leave * (1 + MARGIN)) | alone)
+        slots = min(len(w), 2 * now.k + 16) + 1
+        C, W, N = moves.means(problem.X, w, z, slots)
+        if not moves.move_rows(problem.X, w, z, rows, C, W, N, penalty, problem.cap, SWEEPS):
+            return now
+        new = problem.division(z)
+        if not new.objective < now.objective:  # only rounding is left
+            return now
+        now = new
+
+
+def split_clusters(problem: Problem, now: Division) -> Division:
+    """2. Split each cluster by 2-means from a few drawn pairs; splits that repay λ stay."""
+    z, k = now.labels.copy(), now.k
+    n = len(z)
+    for c, rows in enumerate(now.rows()):
+        if len(rows) < 2 or k >= problem.cap:
+            continue
+        one = problem.part(rows, problem.cap - k + 1)
+        lowest = one.division(np.zeros(len(rows), np.int64)).objective * (1 - TOL)
+        for _ in range(SPLITS):
+            pair = np.empty((2, problem.X.shape[1]))
+            pair = pair[: moves.draw_seeds(one.X, one.w, pair, 0, one.rng.random_sample(2))]
+            labels, _, J = moves.relax(one.X, one.w, pair, one.penalty, one.cap)
+            if J < lowest:  # numbers that no other cluster has
+                lowest = J
+                z[rows] = np.where(labels == 0, c, (now.k + c) * n + labels)
+        k += len(np.unique(z[rows])) - 1
+    return problem.division(z) if k > now.k else now
+
+
+def descend(problem: Problem, now: Division) -> Division:
+    """2. All moves in turn until none lowers J."""
+    while True:
+        start = now
+        for step in (merge_clusters, follow_lloyd, move_rows, split_clusters):
+            new = step(problem, now)
+            if new.objective < now.objective:
+                now = new
+                problem.history.append(now.objective)
+        if now is start:
+            return now
+
+
+def renew(problem: Problem, now: Division, effort: int) -> Division:
+    """3. Solve neighbourhoods of clusters anew until every cluster is settled."""
+    rows: list[np.ndarray | None] = list(now.rows())
+    C, J, k = now.centers.copy(), now.objective, now.k
+    trials = effort * max(TRIALS, MIN_TRIALS // k if k > NEIGHBOURS else MIN_TRIALS)
+    unsettled = list(range(k))
+    while unsettled:
+        c = unsettled[int(problem.rng.random_sample() * len(unsettled))]
+        near = neighbours(problem, C, c, k)
+        parts = [part for e in near if (part := rows[e]) is not None]
+        inside = np.concatenate(parts)
+        sub = problem.part(inside, problem.cap - k + len(near))
+        old = sub.division(np.repeat(np.arange(len(near)), [len(part) for part in parts]))
+        new = resolve(sub, old, trials)
+        if new is old:
+            unsettled.remove(c)
+            if len(near) == k:  # that was the whole problem
+                break
+            continue
+        k += new.k - old.k
+        J += new.objective - old.objective
+        problem.history.append(J)
+        slots = list(near[: new.k]) + list(range(len(rows), len(rows) + new.k - len(near)))
+        rows += [None] * (max(slots) + 1 - len(rows))
+        C = np.vstack([C, np.empty((len(rows) - len(C), C.shape[1]))])
+        C[near] = np.inf  # a slot without cluster
+        for e, part in zip(slots, new.rows(), strict=True):
+            rows[e] = inside[part]
+        C[slots] = new.centers
+        unsettled = sorted((set(unsettled) - set(near)) | set(slots))
+    z = np.empty(len(problem.X), np.int64)
+    for e in np.flatnonzero(np.isfinite(C[:, 0])):
+        z[rows[e]] = e
+    return problem.division(z)
+
+
+def neighbours(problem: Problem, C: np.ndarray, c: int, k: int) -> np.ndarray:
+    """The clusters nearest to c.
+
+    At the cap, half of them lie around another one: a cluster saved there can be spent here.
+    """
+    size = min(NEIGHBOURS, k)
+    d2 = ((C - C[c]) ** 2).sum(axis=1)
+    if k == problem.cap and size < k:
+        alive = np.flatnonzero(np.isfinite(C[:, 0]))
+        e = alive[int(problem.rng.random_sample() * len(alive))]
+        d2 = np.minimum(d2, ((C - C[e]) ** 2).sum(axis=1))
+    return np.argsort(d2, kind="stable")[:size]
+
+
+def resolve(sub: Problem, now: Division, trials: int) -> Division:
+    """3. Random re-draws of some centres until so many in a row do not lower J."""
+    failed = 0
+    while failed < trials:
+        uniforms = sub.rng.random_sample(3 + 2 * REDRAW)
+        centers = moves.redraw_some(sub.X, sub.w, now.centers, REDRAW, uniforms)
+        labels, _, J = moves.relax(sub.X, sub.w, centers, sub.penalty, sub.cap)
+        failed += 1
+        if J < now.objective * (1 - 1e-9):
+            new = sub.division(labels)
+            if new.objective < now.objective:
+                now, failed = new, 0
+    return now
+
+
+def dp_search(
+    X: np.ndarray,
+    weight: np.ndarray,
+    penalty: float,
+    *,
+    max_clusters: int | None,
+    effort: int,
+    random_state: np.random.RandomState,
+    run: Run,
+    start: np.ndarray | None = None,
+) -> tuple[Division, list[float]]:
+    """Minimise J over the rows of X (dense, centred, all weights positive).
+
+    `start`: centres of a division that is taken instead of step 1 if it is better.
+    """
+    cap = min(max_clusters or len(X), len(X))
+    problem = Problem(X, weight, penalty, cap, random_state, run)
+    now = over_segment(problem)  # 1.
+    if start is not None and len(start) <= cap:
+        given = problem.division(nearest(X, start, run))
+        now = min(now, given, key=lambda division: division.objective)
+    chosen = problem.sample(max(SAMPLE, 50 * now.k))
+    if len(chosen) < len(X):
+        some = problem.part(chosen, cap)
+        some = replace(some, w=some.w * (weight.sum() / some.w.sum()))
+        best = renew(some, descend(some, some.division(now.labels[chosen])), effort)  # 2., 3.
+        best = problem.division(nearest(X, best.centers, run))
+        now = min(now, best, key=lambda division: division.objective)
+    else:
+        problem.history.append(now.objective)
+        now = renew(problem, descend(problem, now), effort)  # 2., 3.
+    problem.history.append(now.objective)
+    return descend(problem, now), problem.history  # 4.
