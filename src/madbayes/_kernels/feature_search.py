@@ -1,0 +1,176 @@
+"""The search that the feature models share: births, deaths and swaps, each polished exactly.
+
+J = squared error + penalty × K, with at most `cap` features. With penalty 0 this is K-features.
+
+1. Birth: a feature grown from residuals, as long as one lowers J.
+2. Swap, birth or death at random, polished; kept if J is lower. Ends after `patience` in vain.
+3. Polish: each row's z exactly, A by least squares, features that do not pay dropped, until nothing
+   changes; then row by row with everything else refitting at once; again until nothing changes.
+"""
+
+from collections.abc import Callable
+
+import numpy as np
+
+from madbayes._kernels.feature_blocks import Allocation
+
+SEEDS = 6  # rows that a birth is grown from
+ROUNDS = 200  # at most, in one polish
+HOPE = 20  # as many steps like the last one are hoped for
+SMALL = 5000  # rows: up to here a polish is always worth finishing
+
+
+def value(state: Allocation, penalty: float) -> float:
+    return state.rss + penalty * state.K
+
+
+def alternate(state: Allocation, penalty: float, target: float = np.inf) -> int:
+    """z exactly, A by least squares, features that do not pay dropped, until nothing changes.
+
+    Gives up when the last steps show that J will not come below `target`. Returns the changes.
+    """
+    total, before = 0, np.inf
+    for step in range(ROUNDS):
+        K = state.K
+        changed = state.assign("exact")
+        state.refit()
+        state.drop_unpaid(penalty)
+        changed += state.K != K
+        total += changed
+        now = value(state, penalty)
+        if not changed or now >= before:
+            break
+        if step > 1 and now - HOPE * (before - now) > target:
+            break
+        before = now
+    return total
+
+
+def polish(state: Allocation, penalty: float, cap: int, target: float = np.inf) -> bool:
+    """3. Until no row and no feature can change; returns whether it got there.
+
+    Not worth finishing when J stays well above `target`.
+    """
+    for _ in range(ROUNDS):
+        before = value(state, penalty)
+        changed = alternate(state, penalty, target)
+        if state.n > SMALL and value(state, penalty) > target + 0.01 * abs(target):
+            return False
+        K = state.K
+        flips = state.collapsed_pass(penalty, cap)
+        now = value(state, penalty)
+        if not flips and state.K == K:
+            return True
+        if now >= before and not changed:
+            return True
+        if now - HOPE * (before - now) > target:
+            return False
+    return False
+
+
+def give_birth(state: Allocation, rng: np.random.RandomState, seeds: int = SEEDS) -> bool:
+    """1. The best of a few births."""
+    rows = state.draw(rng, seeds)
+    if rows.size == 0:
+        return False
+    z, a, saved = state.birth(rows, with_mean=seeds > 1)
+    if not saved > 0:
+        return False
+    state.add(z, a)
+    return True
+
+
+def grow(
+    state: Allocation, rng: np.random.RandomState, penalty: float, cap: int, tries: int
+) -> None:
+    """1. Births while they pay."""
+    failures = 0
+    while state.K < cap and failures < tries:
+        before, saved = value(state, penalty), state.save()
+        if not give_birth(state, rng):
+            break
+        polish(state, penalty, cap, before)
+        if value(state, penalty) < before - 1e-10 * before:
+            failures = 0
+        else:
+            state.restore(saved)
+            failures += 1
+
+
+def search(
+    state: Allocation,
+    rng: np.random.RandomState,
+    penalty: float,
+    cap: int,
+    patience: int,
+    on_step: Callable[[float], None] | None = None,
+) -> bool:
+    """1 to 3 from the present state; returns whether the last polish ended by itself."""
+    on_step = on_step or (lambda J: None)
+    on_step(value(state, penalty))
+    alternate(state, penalty)
+    grow(state, rng, penalty, cap, tries=3)
+    on_step(value(state, penalty))
+    converged = polish(state, penalty, cap)
+    on_step(value(state, penalty))
+    failures = 0
+    while failures < patience:
+        before, saved = value(state, penalty), state.save()
+        if before <= 0:
+            break
+        move = rng.random_sample()
+        full = state.K >= cap
+        seeds = SEEDS if rng.random_sample() < 0.5 else 1  # the best birth, or any
+        if state.K and (move < 0.7 or full):  # swap, or sometimes death alone
+            costs = state.death_costs()
+            ease = 1.0 / (costs + 1e-3 * costs.max() + 1e-300)
+            pick = 0.5 * ease / ease.sum() + 0.5 / state.K
+            state.drop(int(rng.choice(state.K, p=pick / pick.sum())))
+            if penalty == 0 or move > 0.1:
+                if move < 0.5:
+                    state.assign("exact")
+                    state.refit()
+                state.measure()
+                give_birth(state, rng, seeds)
+        else:
+            give_birth(state, rng, seeds)
+        ended = polish(state, penalty, cap, before)
+        if value(state, penalty) < before - 1e-10 * before:
+            failures, converged = 0, ended
+            on_step(value(state, penalty))
+        else:
+            state.restore(saved)
+            failures += 1
+    return converged
+
+
+def default_patience(n: int, d: int) -> int:
+    """Tries in vain before the search ends: fewer where each takes long."""
+    return int(np.clip(3e7 / (n * max(d, 1)), 10, 60))
+
+
+def greedy(state: Allocation, rng: np.random.RandomState, penalty: float, cap: int) -> None:
+    """The start of BKJ 5: the mean for all rows, then residuals of rows drawn by squared error.
+
+    With penalty 0 up to `cap` features, otherwise as long as J falls.
+    """
+    if cap < 1:
+        return
+    before, saved = value(state, penalty), state.save()
+    state.add(np.ones(state.n), np.zeros(state.d))
+    state.measure()
+    state.refit()
+    state.measure()
+    if penalty > 0 and value(state, penalty) >= before:
+        state.restore(saved)
+    while state.K < cap:
+        rows = state.draw(rng, 1)
+        if rows.size == 0:
+            break
+        before, saved = value(state, penalty), state.save()
+        a = state.source.take(rows) - state.Z[rows].astype(np.float64) @ state.A
+        state.add(state.nearer(a[0]), a[0])
+        state.measure()
+        if value(state, penalty) >= before:
+            state.restore(saved)
+            break

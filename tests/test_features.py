@@ -1,0 +1,374 @@
+"""Feature models: against plain loops, all neighbours and all allocations; and as estimators."""
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse as sp
+from reference import bp_means as plain
+from reference import kfeatures as plain_k
+from sklearn.base import clone
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from madbayes.features import BPMeans, CollapsedBPMeans, KFeatures, StepwiseKFeatures
+from madbayes.penalties.feature_path import feature_path
+
+ALL = [
+    KFeatures(4, random_state=0),
+    StepwiseKFeatures(30.0, random_state=0),
+    BPMeans(30.0, random_state=0),
+    BPMeans(30.0, algorithm="paper", random_state=0),
+    CollapsedBPMeans(30.0, random_state=0),
+]
+WITH_PENALTY = ALL[1:]
+NAMES = ["kfeatures", "stepwise", "search", "paper", "collapsed"]
+
+
+def bars(n=100, noise=0.3, seed=0, side=6, p=0.4):
+    """Horizontal and vertical bars in a square; rows, Z, A."""
+    rng = np.random.default_rng(seed)
+    A = np.zeros((4, side, side))
+    A[0, 1] = A[1, 3] = A[2, :, 0] = A[3, :, 4] = 1
+    Z = rng.random((n, 4)) < p
+    A = 2.0 * A.reshape(4, -1)
+    return Z @ A + noise * rng.standard_normal((n, side * side)), Z, A
+
+
+def fitted(model, X, **kwargs):
+    return clone(model).fit(X, **kwargs)
+
+
+def table(name):
+    folder = os.environ.get("MADBAYES_DATA")
+    if not folder:
+        pytest.skip("MADBAYES_DATA names no data folder")
+    return np.load(Path(folder) / "tabletop" / name)["X"]
+
+
+# Published and known numbers
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "K, known",
+    enumerate([615.9, 423.2, 295.3, 205.8, 161.2, 150.4, 141.7, 137.5], 1),
+)
+def test_tabletop(K, known):
+    X = table("tabletop_pca.npz")
+    model = KFeatures(K, random_state=0).fit(X)
+    assert model.objective_ < known + 0.05
+    A = plain_k.fit_features(X, model.assignments_)
+    assert model.objective_ == pytest.approx(plain_k.objective(X, model.assignments_, A))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("model", [BPMeans(20.0), StepwiseKFeatures(20.0), BPMeans("auto")])
+def test_tabletop_has_a_table_and_four_objects(model):
+    model = model.set_params(random_state=0).fit(table("tabletop_pca.npz"))
+    assert model.n_components_ == 5
+    assert model.objective_ - 5 * model.penalty_ == pytest.approx(161.2449, abs=1e-3)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("K, known", enumerate([768.53, 518.11, 252.0, 0.0], 1))
+def test_dice(K, known):
+    X = table("dice_simulated.npz") / 255
+    assert KFeatures(K, random_state=0).fit(X).objective_ < known + 1e-9
+
+
+# Against plain loops
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize(
+    "assignment, choose",
+    [("coordinate", plain_k.choose_one_by_one), ("exact", plain_k.choose_of_all)],
+)
+def test_kfeatures_is_the_plain_loop(seed, assignment, choose):
+    X, _, A = bars(40, seed=seed)
+    start = A + np.random.default_rng(seed).normal(scale=0.7, size=A.shape)
+    Z, A, J, n_iter = plain_k.k_features(X, start, choose)
+    model = KFeatures(4, init=start, assignment=assignment, n_swaps=0).fit(X)
+    np.testing.assert_array_equal(model.assignments_, Z)
+    np.testing.assert_allclose(model.components_, A, atol=1e-9)
+    assert model.objective_ == pytest.approx(J)
+    assert model.n_iter_ == n_iter
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("penalty, cap", [(1.0, None), (6.0, None), (12.0, None), (4.0, 3)])
+def test_paper_is_the_plain_loop(seed, weighted, penalty, cap):
+    X = bars(30, seed=seed)[0]
+    weight = np.random.default_rng(seed).integers(0, 3, 30) if weighted else None
+    Z, A, J, n_iter = plain.bp_means(X, penalty, weight, cap)
+    model = BPMeans(penalty, algorithm="paper", init="empty", max_components=cap)
+    model.fit(X, sample_weight=weight)
+    counts = np.ones(30, bool) if weight is None else weight > 0
+    np.testing.assert_array_equal(model.assignments_[counts], Z[counts])
+    np.testing.assert_allclose(model.components_, A, atol=1e-8)
+    assert model.objective_ == pytest.approx(J)
+    assert model.n_iter_ == n_iter
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("penalty", [0.5, 3.0, 20.0])
+@pytest.mark.parametrize("estimator", [BPMeans, CollapsedBPMeans])
+def test_no_flip_birth_or_death_lowers_the_objective(estimator, penalty, weighted, seed):
+    rng = np.random.default_rng(seed)
+    X = bars(14, noise=0.5, seed=seed, side=5)[0]
+    weight = rng.uniform(0.2, 3, 14) if weighted else None
+    model = estimator(penalty, random_state=seed).fit(X, sample_weight=weight)
+    J = plain.collapsed_objective(X, model.assignments_, penalty, weight)
+    assert model.objective_ == pytest.approx(J)
+    for other in plain.neighbours(model.assignments_):
+        assert plain.collapsed_objective(X, other, penalty, weight) >= J * (1 - 1e-7)
+
+
+@pytest.mark.parametrize("K", [1, 2])
+def test_against_all_allocations(K):
+    reached = 0
+    for seed in range(12):
+        X = np.random.default_rng(seed).normal(size=(6, 3)).round(1) + seed % 3
+        best = plain_k.least_error(X, K)
+        found = KFeatures(K, random_state=0).fit(X).objective_
+        assert found >= best - 1e-9
+        reached += found <= best + 1e-9
+    assert reached >= 11
+
+
+def test_search_reaches_the_planted_objective():
+    for seed in range(5):
+        X, Z, _ = bars(seed=seed)
+        model = BPMeans(30.0, random_state=seed).fit(X)
+        assert model.objective_ <= plain.collapsed_objective(X, Z, 30.0) + 1e-8
+        assert model.n_components_ == 4
+
+
+# What holds for all of them
+
+
+@pytest.mark.parametrize("model", ALL, ids=NAMES)
+def test_attributes(model):
+    X = bars()[0]
+    model = fitted(model, X)
+    K = model.n_components_
+    assert model.components_.shape == (K, X.shape[1])
+    assert model.assignments_.shape == (len(X), K) and model.assignments_.dtype == bool
+    assert (np.diff(model.objective_history_) < 0).all()
+    assert model.objective_history_[-1] == model.objective_
+    penalty = getattr(model, "penalty_", 0.0)
+    error = ((X - model.inverse_transform(model.assignments_)) ** 2).sum()
+    assert model.objective_ == pytest.approx(error + penalty * K)
+    assert -model.score(X) <= error * (1 + 1e-12)
+    assert model.transform(X).dtype == bool
+    prefix = type(model).__name__.lower()
+    assert list(model.get_feature_names_out()) == [f"{prefix}{k}" for k in range(K)]
+    again = fitted(model, X)
+    np.testing.assert_array_equal(again.components_, model.components_)
+
+
+@pytest.mark.parametrize("model", ALL, ids=NAMES)
+@pytest.mark.parametrize("n", [60, 5000])
+def test_any_number_of_threads(model, n):
+    X = bars(n)[0]
+    model = clone(model).set_params(**({} if n < 100 else {"n_init": 1}))
+    if "penalty" in model.get_params() and n > 100:
+        model.set_params(penalty=2000.0)
+    one, three = fitted(model.set_params(n_jobs=1), X), fitted(model.set_params(n_jobs=3), X)
+    np.testing.assert_array_equal(one.components_, three.components_)
+    np.testing.assert_array_equal(one.assignments_, three.assignments_)
+    assert one.objective_ == three.objective_
+    np.testing.assert_array_equal(one.transform(X), three.transform(X))
+
+
+@pytest.mark.parametrize("model", ALL, ids=NAMES)
+def test_kinds_of_input(model):
+    X = bars()[0].round(1)
+    dense = fitted(model, X)
+    for same in (sp.csr_array(X), np.asfortranarray(X), pd.DataFrame(X)):
+        other = fitted(model, same)
+        np.testing.assert_array_equal(other.assignments_, dense.assignments_)
+        assert other.objective_ == pytest.approx(dense.objective_)
+    single = fitted(model, X.astype(np.float32))
+    assert single.components_.dtype == np.float32
+    assert single.objective_ == pytest.approx(dense.objective_, rel=1e-4)
+
+
+@pytest.mark.parametrize(
+    "model", [ALL[0], ALL[2], ALL[4]], ids=["kfeatures", "search", "collapsed"]
+)
+def test_weights(model):
+    X = bars()[0]
+    rng = np.random.default_rng(1)
+    weight = rng.integers(0, 3, len(X))
+    J = fitted(model, X, sample_weight=weight).objective_
+    repeated = fitted(model, np.repeat(X, weight, axis=0)).objective_
+    if not isinstance(model, CollapsedBPMeans):  # which is no more than a local minimum
+        assert repeated == pytest.approx(J)
+    kept = fitted(model, X, sample_weight=weight)
+    assert kept.assignments_.shape[0] == len(X)
+    error = ((X - kept.inverse_transform(kept.assignments_)) ** 2).sum(axis=1) @ weight
+    penalty = getattr(kept, "penalty_", 0.0)
+    assert kept.objective_ == pytest.approx(error + penalty * kept.n_components_)
+
+
+@pytest.mark.parametrize("model", ALL, ids=NAMES)
+def test_degenerate_rows(model):
+    zeros = fitted(model, np.zeros((7, 3)))
+    assert zeros.objective_ == 0 and not zeros.components_.any()
+    assert fitted(model, np.array([[3.0, 4.0]])).objective_ <= 25
+    same = fitted(model, np.tile([[9.0, 0.0, 2.0]], (20, 1)))
+    assert same.assignments_.any(axis=1).all()
+    np.testing.assert_allclose(same.inverse_transform(same.assignments_)[0], [9, 0, 2])
+
+
+def test_more_features_than_the_rows_need():
+    X = np.array([[0.0, 0], [5, 0], [0, 3], [5, 3], [5, 3]])
+    model = KFeatures(6, random_state=0).fit(X)
+    assert model.components_.shape == (6, 2)
+    assert model.objective_ == pytest.approx(0, abs=1e-20)
+    np.testing.assert_allclose(model.inverse_transform(model.transform(X)), X, atol=1e-9)
+
+
+@pytest.mark.parametrize("assignment", ["exact", "coordinate"])
+def test_dependent_columns_of_z(assignment):
+    A = np.array([[4.0, 0, 0], [0, 4, 0], [4, 4, 0]])  # the third is the sum of the others
+    X = np.array([[4.0, 0, 0], [0, 4, 0], [4, 4, 0], [0, 0, 0]] * 3)
+    model = KFeatures(3, init=A, assignment=assignment, n_swaps=0).fit(X)
+    assert np.isfinite(model.components_).all()
+    assert model.objective_ == pytest.approx(0, abs=1e-18)
+
+
+def test_redundant_features_are_not_paid_for():
+    X = np.kron(np.array([[1, 0, 1], [0, 1, 1], [1, 1, 2]]), np.ones((4, 1))) * 5.0
+    model = BPMeans(1.0, algorithm="paper", init="empty").fit(X)
+    assert model.n_components_ == np.linalg.matrix_rank(model.assignments_.astype(float))
+
+
+def test_far_from_the_origin():
+    X = bars()[0]
+    here = BPMeans(30.0, random_state=0, max_components=6).fit(X + 10)
+    there = BPMeans(30.0, random_state=0, max_components=6).fit(X + 1e6)
+    assert there.objective_ == pytest.approx(here.objective_, rel=1e-6)
+
+
+def test_wide_rows():
+    X, Z, _ = bars(30, noise=0.05)
+    wide = np.kron(X, np.ones((1, 5)))
+    model = BPMeans(20.0, random_state=0).fit(wide)
+    assert model.components_.shape == (model.n_components_, wide.shape[1])
+    assert model.objective_ <= plain.collapsed_objective(wide, Z, 20.0) * (1 + 1e-9)
+    error = ((wide - model.inverse_transform(model.assignments_)) ** 2).sum()
+    assert model.objective_ == pytest.approx(error + 20.0 * model.n_components_)
+
+
+def test_many_features_by_branch_and_bound():
+    rng = np.random.default_rng(0)
+    A = rng.normal(size=(15, 40))
+    Z = rng.random((50, 15)) < 0.5
+    X = Z @ A + 0.1 * rng.standard_normal((50, 40))
+    model = KFeatures(15, init=A, n_swaps=0).fit(X)
+    np.testing.assert_array_equal(model.assignments_, Z)
+    np.testing.assert_array_equal(model.transform(X), Z)
+
+
+def test_max_components():
+    X = bars()[0]
+    for model in WITH_PENALTY:
+        assert fitted(clone(model).set_params(max_components=2), X).n_components_ <= 2
+
+
+# The penalty
+
+
+def test_path_finds_the_planted_number():
+    X, Z, _ = bars()
+    path = feature_path(X, random_state=0)
+    best = path.best()
+    assert best.n_components == 4
+    assert path.at(best.penalty) == list(path.n_components).index(4)
+    assert (path.penalty_low < path.penalty_high).all()
+    np.testing.assert_array_equal(path.penalty_high[1:], path.penalty_low[:-1])
+    assert path.assignments_at(best.penalty).shape == Z.shape
+    model = BPMeans(random_state=0).fit(X)
+    assert model.n_components_ == 4
+    assert model.penalty_ == pytest.approx(best.penalty, rel=0.5)
+
+
+def test_noise_has_no_features():
+    for seed in range(3):
+        X = np.random.default_rng(seed).standard_normal((150, 12))
+        assert feature_path(X, random_state=0).best().n_components == 0
+        assert BPMeans(random_state=0).fit(X).n_components_ == 0
+        assert BPMeans(random_state=0).fit(X + 8).n_components_ == 1
+
+
+def test_path_is_drawn():
+    from matplotlib.figure import Figure
+
+    ax = Figure().add_subplot()
+    for X in (bars()[0], np.zeros((5, 2)), np.random.default_rng(0).normal(size=(50, 3))):
+        assert feature_path(X, random_state=0).plot(ax) is ax
+
+
+def test_path_of_a_selection_speaks_of_all_rows():
+    X = bars(1200)[0]
+    few, all_rows = (feature_path(X, max_rows=m, random_state=0).best() for m in (300, 1200))
+    assert few.n_components == all_rows.n_components == 4
+    assert few.penalty == pytest.approx(all_rows.penalty, rel=0.5)
+
+
+# Bad input
+
+
+@pytest.mark.parametrize(
+    "model, message",
+    [
+        (BPMeans(-3.0), "penalty=-3.0 must be"),
+        (BPMeans(np.nan), "penalty=nan"),
+        (BPMeans("often"), "penalty='often'"),
+        (BPMeans(1.0, algorithm="magic"), "algorithm='magic' must be one of"),
+        (BPMeans(1.0, init="full"), "init='full'"),
+        (BPMeans(1.0, max_components=0), "max_components=0"),
+        (StepwiseKFeatures(1.0, n_swaps=-1), "n_swaps=-1"),
+        (CollapsedBPMeans(0.0), "penalty=0.0"),
+        (CollapsedBPMeans(1.0, n_init=0), "n_init=0"),
+        (KFeatures(0), "n_components=0"),
+        (KFeatures(2.5), "n_components=2.5"),
+        (KFeatures(2, assignment="nearest"), "assignment='nearest'"),
+        (KFeatures(2, init=np.ones((3, 3))), "init has shape"),
+        (KFeatures(2, assignment="coordinate", n_swaps=5), "n_swaps=5 needs"),
+        (KFeatures(2, n_jobs=0), "n_jobs=0"),
+    ],
+)
+def test_bad_parameters_are_named(model, message):
+    with pytest.raises((ValueError, TypeError), match=message):
+        model.fit(np.eye(6, 36))
+
+
+def test_bad_rows_and_weights():
+    with pytest.raises(ValueError, match="NaN"):
+        KFeatures(1).fit([[np.nan]])
+    with pytest.raises(ValueError, match="negative"):
+        KFeatures(1).fit([[1.0], [2.0]], sample_weight=[1, -1])
+    model = KFeatures(2, random_state=0).fit(np.eye(4))
+    with pytest.raises(ValueError, match="Z has 3 columns"):
+        model.inverse_transform(np.ones((1, 3)))
+
+
+@parametrize_with_checks(
+    [
+        KFeatures(2, n_swaps=3),
+        StepwiseKFeatures(5.0, n_swaps=3),
+        BPMeans(5.0, n_swaps=3),
+        BPMeans(),
+        BPMeans(5.0, algorithm="paper"),
+        CollapsedBPMeans(5.0),
+    ]
+)
+def test_scikit_learn_conventions(estimator, check):
+    check(estimator)
