@@ -19,7 +19,7 @@ help:
 	@sed -n 's/^# \(make .*\)/\1/p' Makefile
 
 demo: $(VENV)/.installed-demo
-	$(BIN)/madbayes cluster examples/old_faithful.csv --standardize --clusters-hint 2 --out $(OUT)
+	$(BIN)/madbayes cluster examples/old_faithful.csv --standardize --out $(OUT)
 
 test: lint
 	$(BIN)/python -m pytest

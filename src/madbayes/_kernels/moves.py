@@ -11,8 +11,9 @@ from madbayes._kernels.distance import sqdist
 from madbayes._kernels.ward import merge_below
 
 TOL = 1e-10
-MARGIN = 0.2  # a row is watched while another cluster costs at most so much more
-SWEEPS = 30
+MARGIN = 0.05  # a row is watched while another cluster costs at most so much more
+SWEEPS = 100
+HEAVY = 1e-4  # a cluster without a row keeps at least this share, or its mean is taken afresh
 
 
 @njit(nogil=True, cache=True)
@@ -116,7 +117,7 @@ def move_rows(X, w, z, rows, C, W, N, penalty, cap, sweeps):
         for t in range(rows.shape[0] if everything else size):
             i = rows[t] if everything else frontier[t]
             p, wi = z[i], w[i]
-            heavy = N[p] > 1 and W[p] - wi < 1e-4 * W[p]
+            heavy = N[p] > 1 and W[p] - wi < HEAVY * W[p]
             if N[p] == 1:
                 leave = penalty
             elif heavy:

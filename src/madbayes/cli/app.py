@@ -68,7 +68,8 @@ def cluster(
         typer.Option(
             metavar="VALUE",
             help="Cost of one more cluster, in squared-distance units (of the standardized values "
-            'with --standardize); or "farthest-first" with --clusters-hint.',
+            'with --standardize); "auto" (the default) lets the data decide, "farthest-first" '
+            "works it out from --clusters-hint.",
         ),
     ] = None,
     clusters_hint: Annotated[
@@ -76,8 +77,8 @@ def cluster(
         typer.Option(
             metavar="N",
             min=1,
-            help="Roughly how many clusters; a penalty is worked out from it, and the data may "
-            "settle on another number.",
+            help="Roughly how many clusters; the data decide between two thirds and three halves "
+            "of it.",
         ),
     ] = None,
     n_clusters: Annotated[
@@ -91,12 +92,14 @@ def cluster(
     out: Annotated[Path, typer.Option(metavar="DIR", help="Folder for the results.")] = Path(
         "madbayes-out"
     ),
-    plot: Annotated[bool, typer.Option("--plot/--no-plot", help="Draw clusters.png.")] = True,
+    plot: Annotated[bool, typer.Option("--plot/--no-plot", help="Draw the pictures.")] = True,
 ) -> None:
     """Find the clusters of a table.
 
-    Prints them, and writes labels.csv (one line per row of FILE), centers.csv and clusters.png (the
-    first two columns, or the first two principal components of more).
+    With no options at all it finds out how many there are, and says how sure that is. Prints them,
+    and writes labels.csv (one line per row of FILE), centers.csv, clusters.png (the first two
+    columns, or the first two principal components of more) and path.png (how the number of clusters
+    depends on the penalty).
     """
     talk = Console(stderr=True)
     with _explained(talk):
@@ -121,17 +124,18 @@ def cluster(
             with talk.status("writing"):
                 write_labels(scratch / "labels.csv", found.labels, table.rows, table.n_rows_in_file)
                 write_centers(scratch / "centers.csv", found.centers, found.sizes, table.names)
-                drawn = plot and _draw(scratch / "clusters.png", table, found, file.name)
+                drawn = _draw(scratch, table, found, file.name) if plot else []
         _say(talk, found.notes)
 
         console = Console()
         show(console, found, table.names, standardize)
-        written = ["labels.csv", "centers.csv"] + ["clusters.png"] * drawn
+        written = ["labels.csv", "centers.csv", *drawn]
         console.print(Text(f"Written to {out}: {', '.join(written)}"))
         if plot and not drawn:
-            _say(talk, ['clusters.png needs matplotlib: pip install "madbayes[plot]"'])
-        if not drawn and (out / "clusters.png").exists():
-            _say(talk, [f"{out / 'clusters.png'} is from an earlier run"])
+            _say(talk, ['the pictures need matplotlib: pip install "madbayes[plot]"'])
+        for picture in ("clusters.png", "path.png"):
+            if picture not in drawn and (out / picture).exists():
+                _say(talk, [f"{out / picture} is from an earlier run"])
 
 
 @contextmanager
@@ -155,12 +159,12 @@ def _say(talk: Console, notes: tuple[str, ...] | list[str]) -> None:
         talk.print(Text(f"Note: {note}"))
 
 
-def _draw(path: Path, table: "Table", found: "Found", title: str) -> bool:
-    """False when matplotlib is not installed."""
+def _draw(folder: Path, table: "Table", found: "Found", title: str) -> list[str]:
+    """The names of the pictures; none when matplotlib is not installed."""
     try:
         from matplotlib.figure import Figure
     except ModuleNotFoundError:
-        return False
+        return []
     from madbayes.cli.show import count
     from madbayes.plots import scatter
 
@@ -174,5 +178,10 @@ def _draw(path: Path, table: "Table", found: "Found", title: str) -> bool:
         title=f"{title}: {count(found.n_clusters, 'cluster')}",
         ax=figure.add_subplot(),
     )
-    figure.savefig(path, dpi=150)
-    return True
+    figure.savefig(folder / "clusters.png", dpi=150)
+    if found.path is None:
+        return ["clusters.png"]
+    figure = Figure(figsize=(7.5, 4.5), layout="constrained")
+    found.path.plot(figure.add_subplot())
+    figure.savefig(folder / "path.png", dpi=150)
+    return ["clusters.png", "path.png"]

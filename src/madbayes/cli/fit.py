@@ -5,13 +5,14 @@ import math
 import re
 import warnings
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from madbayes.cli.errors import UserError
 
-# What --penalty means when it is not given. None asks the user; "auto" would decide by itself.
-DEFAULT_PENALTY: str | None = None
+if TYPE_CHECKING:
+    from madbayes.penalties import Choice, PenaltyPath
 
 
 @dataclass(frozen=True)
@@ -34,6 +35,8 @@ class Found:
     sizes: np.ndarray
     penalty: float | None
     penalty_from: str
+    evidence: "Choice | None"  # for a number of clusters that was found, not given
+    path: "PenaltyPath | None"
     objective: float
     n_iter: int
     converged: bool
@@ -56,9 +59,8 @@ def parse_penalty(text: str | None) -> float | str | None:
         value = math.nan
     if not 0 < value < math.inf:
         raise UserError(
-            f'--penalty {text} should be a number > 0 or "farthest-first". It is the cost of one '
-            "more cluster, in squared-distance units; --clusters-hint N works one out from a rough "
-            "number of clusters."
+            f'--penalty {text} should be a number > 0, "auto" or "farthest-first". It is the cost '
+            "of one more cluster, in squared-distance units; without it, the data decide."
         )
     return value
 
@@ -72,16 +74,7 @@ def resolve(options: Options) -> tuple[float | str | None, str]:
                 "--penalty or --clusters-hint, which find it. Give one or the other."
             )
         return None, "none: the number of clusters was given"
-    penalty = options.penalty if options.penalty is not None else DEFAULT_PENALTY
-    if penalty is None and options.clusters_hint is not None:
-        penalty = "farthest-first"
-    if penalty is None:
-        raise UserError(
-            "How fine should the clusters be? Say it roughly with --clusters-hint N (about N "
-            "clusters; the data may settle on another number), or exactly with --penalty VALUE "
-            "(the cost of one more cluster, in squared-distance units). To fix the number of "
-            "clusters instead, use --n-clusters N."
-        )
+    penalty = "auto" if options.penalty is None else options.penalty
     if penalty == "farthest-first":
         if options.clusters_hint is None:
             raise UserError(
@@ -90,7 +83,8 @@ def resolve(options: Options) -> tuple[float | str | None, str]:
             )
         return penalty, f"farthest-first with a hint of {options.clusters_hint}"
     if penalty == "auto":
-        return penalty, "chosen from the data"
+        near = "" if options.clusters_hint is None else f", near a hint of {options.clusters_hint}"
+        return penalty, f"chosen from the data{near}"
     if options.clusters_hint is not None:
         raise UserError(
             f"--clusters-hint {options.clusters_hint} would be ignored, because --penalty "
@@ -130,6 +124,8 @@ def fit(values: np.ndarray, options: Options) -> Found:
         sizes=np.bincount(labels, minlength=len(centers)),
         penalty=getattr(model, "penalty_", None),
         penalty_from=penalty_from,
+        evidence=getattr(model, "evidence_", None),
+        path=getattr(model, "path_", None),
         objective=float(getattr(model, "objective_", model.inertia_)),
         n_iter=int(model.n_iter_),
         converged=bool(getattr(model, "converged_", True)),

@@ -67,6 +67,8 @@ def _facts(found: Found) -> RichTable:
     facts = RichTable.grid(padding=(0, 2))
     facts.add_column(justify="right", style="bold")
     facts.add_column()
+    if found.evidence is not None:
+        facts.add_row("evidence", found.evidence.describe())
     if found.penalty is None:
         facts.add_row("penalty", found.penalty_from)
         facts.add_row("objective", f"{found.objective:.6g} (squared error)")

@@ -28,13 +28,13 @@ import numpy as np
 from madbayes._engine.lloyd import lloyd_passes, nearest, nearest_bounds
 from madbayes._engine.threads import Run
 from madbayes._kernels import moves
-from madbayes._kernels.moves import MARGIN, SWEEPS, TOL
+from madbayes._kernels.moves import HEAVY, MARGIN, SWEEPS, TOL
 from madbayes._kernels.ward import merge_below
 
-NEIGHBOURS = 16  # clusters in a neighbourhood
+NEIGHBOURS = 12  # clusters in a neighbourhood
 REDRAW = 2  # centres re-drawn at once, at most
-TRIALS = 4  # failures that settle a cluster …
-MIN_TRIALS = 40  # … and at least so many for all together
+TRIALS = 4  # failures that settle a cluster: 4 up to SAMPLE/4 rows, 1 from SAMPLE rows on
+MIN_TRIALS = 40  # failures that settle all clusters of a small problem
 SPLITS = 3  # starts per split
 SMALL = 1024  # so many rows are merged without over-segmenting
 SAMPLE = 20_000  # rows (at least 50 per cluster) that steps 1-3 look at
@@ -128,10 +128,10 @@ def move_rows(problem: Problem, now: Division) -> Division:
         own, other = nearest_bounds(problem.X, z, now.centers, problem.run)
         lightest = now.weights.min()  # the easiest to join
         join = lightest * w / (lightest + w) * other
-        rest = np.maximum(now.weights[z] - w, 1e-4 * now.weights[z])
+        heavy = now.weights[z] - w < HEAVY * now.weights[z]
+        rest = np.where(heavy, now.weights[z], now.weights[z] - w)
         leave = now.weights[z] / rest * w * own
-        alone = np.bincount(z)[z] == 1
-        rows = np.flatnonzero((np.minimum(join, penalty) < leave * (1 + MARGIN)) | alone)
+        rows = np.flatnonzero(heavy | (np.minimum(join, penalty) < leave * (1 + MARGIN)))
         slots = min(len(w), 2 * now.k + 16) + 1
         C, W, N = moves.means(problem.X, w, z, slots)
         if not moves.move_rows(problem.X, w, z, rows, C, W, N, penalty, problem.cap, SWEEPS):
@@ -179,7 +179,9 @@ def renew(problem: Problem, now: Division, effort: int) -> Division:
     """3. Solve neighbourhoods of clusters anew until every cluster is settled."""
     rows: list[np.ndarray | None] = list(now.rows())
     C, J, k = now.centers.copy(), now.objective, now.k
-    trials = effort * max(TRIALS, MIN_TRIALS // k if k > NEIGHBOURS else MIN_TRIALS)
+    each = max(1, min(TRIALS, SAMPLE // len(problem.X)))
+    enough = max(MIN_TRIALS * each // TRIALS, MIN_TRIALS // 2)
+    trials = effort * max(each, enough // k if k > NEIGHBOURS else enough)
     unsettled = list(range(k))
     while unsettled:
         c = unsettled[int(problem.rng.random_sample() * len(unsettled))]

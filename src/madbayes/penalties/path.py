@@ -422,9 +422,13 @@ def find_path(
     # SSE of the sample to SSE of the data, back in the units of X
     errors = errors[keep] * scale**2 * (weights.sum() / all_w.sum())
     slope = -np.diff(errors) / np.diff(ks)
-    choice = max(
-        range(len(on_hull)), key=lambda i: (scores.get(on_hull[i][3], (-np.inf,))[0], ks[i])
-    )
+
+    def merit(i: int) -> tuple[float, int]:
+        """The score; among equals isolated rows on their own, but one cluster is all in one."""
+        k = on_hull[i][3]
+        return scores.get(k, (-np.inf,))[0], int(ks[i]) if k > 1 else -int(ks[i])
+
+    choice = max(range(len(on_hull)), key=merit)
     return PenaltyPath(
         n_clusters=ks,
         penalty_low=np.r_[slope, 0.0],

@@ -1,0 +1,174 @@
+"""DPMeans(algorithm="search"): as low as the objective goes, and what it guarantees at the end."""
+
+import numpy as np
+import pytest
+from sklearn.cluster import KMeans as SklearnKMeans
+from sklearn.datasets import load_digits, load_iris
+
+import madbayes.cluster.dp_search as dp_search
+from madbayes import DPMeans
+from tests.reference.partitions import (
+    all_partitions,
+    lowest_neighbour,
+    lowest_objective,
+    objective,
+)
+
+
+def random_problem(r, n):
+    """Rows, weights and penalty of many kinds: blobs, duplicates, grids, heavy tails, scales."""
+    d = r.choice([1, 2, 3, 5])
+    X = [
+        r.randn(n, d),
+        r.randint(0, 4, (n, d)).astype(float),
+        r.randn(n, d)[r.randint(0, n, n)],
+        r.randn(3, d)[r.randint(0, 3, n)] * 3 + r.randn(n, d) / 2,
+        r.standard_t(1.5, (n, d)),
+    ][r.randint(5)]
+    X = X * 10.0 ** r.randint(-3, 4) + r.choice([0, 10]) * r.randn(d)
+    w = [np.ones(n), r.uniform(0.1, 3, n), 10 ** r.uniform(-3, 3, n)][r.choice([0, 0, 1, 2])]
+    total = objective(X, np.zeros(n, int), 0.0, w)
+    return X, w, max(total, 1e-12) * 10 ** r.uniform(-2.5, 0.2)
+
+
+def test_the_recursion_over_subsets_is_the_minimum_over_all_partitions():
+    r = np.random.RandomState(0)
+    X, w = r.randn(6, 2), r.rand(6) + 0.1
+    plain = min(objective(X, z, 0.7, w) for z in all_partitions(6) if z.max() < 3)
+    assert lowest_objective(X, 0.7, w, 3) == pytest.approx(plain)
+
+
+def test_global_optimum_of_small_problems():
+    r, hits = np.random.RandomState(0), 0
+    for _ in range(150):
+        X, w, penalty = random_problem(r, r.randint(1, 9))
+        cap = len(X) if r.rand() < 0.7 else r.randint(1, len(X) + 1)
+        model = DPMeans(penalty, max_clusters=cap, random_state=0, n_jobs=1)
+        model.fit(X, sample_weight=w)
+        best = lowest_objective(X, penalty, w, cap)
+        assert model.objective_ >= best * (1 - 1e-9)
+        assert model.n_clusters_ <= cap
+        hits += model.objective_ <= best * (1 + 1e-8)
+    assert hits >= 0.99 * 150
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_no_single_move_is_left(seed):
+    r = np.random.RandomState(seed)
+    X, w, penalty = random_problem(r, r.randint(10, 50))
+    cap = len(X) if seed % 3 else r.randint(1, 8)
+    model = DPMeans(penalty, max_clusters=cap, random_state=seed).fit(X, sample_weight=w)
+    assert model.n_clusters_ <= cap
+    assert model.objective_ == pytest.approx(objective(X, model.labels_, penalty, w), rel=1e-9)
+    lowest = lowest_neighbour(X, model.labels_, penalty, w, cap)
+    assert lowest >= model.objective_ * (1 - 1e-8)
+    assert (np.diff(model.objective_history_) <= 1e-12 * model.objective_history_[:-1]).all()
+    np.testing.assert_array_equal(model.predict(X), model.labels_)
+
+
+@pytest.mark.parametrize("factor", [1e-5, 1e-3, 1e-2, 0.1, 10])
+@pytest.mark.parametrize("seed", range(4))
+def test_never_above_the_printed_algorithm(seed, factor):
+    r = np.random.RandomState(seed)
+    X, w, _ = random_problem(r, 120)
+    penalty = max(objective(X, np.zeros(120, int), 0.0, w), 1e-9) * factor
+    found = DPMeans(penalty, random_state=0).fit(X, sample_weight=w).objective_
+    for order in range(10):
+        printed = DPMeans(penalty, algorithm="paper", order="random", random_state=order)
+        assert found <= printed.fit(X, sample_weight=w).objective_ * (1 + 1e-12)
+
+
+@pytest.mark.parametrize("name", ["iris", "digits", "uniform"])
+@pytest.mark.parametrize("k", [3, 10, 30])
+def test_not_above_restarted_kmeans(name, k):
+    X = {
+        "iris": lambda: load_iris().data,
+        "digits": lambda: load_digits().data[:600],
+        "uniform": lambda: np.random.RandomState(0).rand(800, 2),
+    }[name]()
+    errors = {j: SklearnKMeans(j, n_init=2, random_state=0).fit(X).inertia_ for j in (k, k + 1)}
+    penalty = errors[k] - errors[k + 1]
+    assert penalty > 0
+    model = DPMeans(penalty, random_state=0).fit(X)
+    around = range(max(1, model.n_clusters_ - 2), model.n_clusters_ + 3)
+    peers = (
+        SklearnKMeans(j, n_init=10, random_state=1).fit(X).inertia_ + penalty * j for j in around
+    )
+    assert model.objective_ <= min(peers) * 1.0005
+
+
+def test_a_whole_cluster_repays_what_no_row_does():
+    r = np.random.default_rng(0)
+    truth = r.integers(0, 8, 500)
+    X = (r.normal(size=(8, 30)) * 3)[truth] + r.normal(size=(500, 30))
+    printed = DPMeans(400.0, algorithm="paper").fit(X)
+    found = DPMeans(400.0, random_state=0).fit(X)
+    assert found.n_clusters_ == 8
+    assert found.objective_ < 0.5 * printed.objective_
+
+
+def test_same_result_for_any_number_of_threads():
+    X = np.random.RandomState(0).randn(30_000, 3).astype(np.float32)
+    one = DPMeans(500.0, random_state=0, n_jobs=1).fit(X)
+    two = DPMeans(500.0, random_state=0, n_jobs=2).fit(X)
+    np.testing.assert_array_equal(one.labels_, two.labels_)
+    np.testing.assert_array_equal(one.cluster_centers_, two.cluster_centers_)
+    np.testing.assert_array_equal(one.objective_history_, two.objective_history_)
+
+
+def test_weight_zero_is_removal():
+    X = np.random.RandomState(1).randn(300, 3)
+    w = np.r_[np.ones(200), np.zeros(100)]
+    with_zeros = DPMeans(8.0, random_state=3).fit(X, sample_weight=w)
+    without = DPMeans(8.0, random_state=3).fit(X[:200])
+    np.testing.assert_array_equal(with_zeros.labels_[:200], without.labels_)
+    np.testing.assert_array_equal(with_zeros.labels_, without.predict(X))
+
+
+@pytest.mark.parametrize(
+    "X", [np.zeros((1, 2)), np.full((7, 3), 1e6 + 0.1), np.repeat(np.eye(3), 5, axis=0)]
+)
+@pytest.mark.parametrize("penalty", [1e-9, 1e9])
+def test_degenerate(X, penalty):
+    model = DPMeans(penalty, random_state=0).fit(X)
+    assert model.n_clusters_ == (len(np.unique(X, axis=0)) if penalty < 1 else 1)
+
+
+def test_far_from_the_origin_and_float32():
+    r = np.random.RandomState(2)
+    X = np.repeat(r.randn(6, 2) * 10, 30, axis=0) + r.randn(180, 2)
+    near = DPMeans(60.0, random_state=0).fit(X)
+    far = DPMeans(60.0, random_state=0).fit(X + 1e7)
+    single = DPMeans(60.0, random_state=0).fit(X.astype(np.float32))
+    np.testing.assert_array_equal(near.labels_, far.labels_)
+    assert far.objective_ == pytest.approx(near.objective_, rel=1e-6)
+    assert single.objective_ == pytest.approx(near.objective_, rel=1e-5)
+    assert single.cluster_centers_.dtype == np.float32
+
+
+def test_a_sample_for_the_search_keeps_the_guarantee(monkeypatch):
+    X = np.random.RandomState(3).randn(600, 2)
+    whole = DPMeans(25.0, random_state=0).fit(X)
+    monkeypatch.setattr(dp_search, "SAMPLE", 200)
+    monkeypatch.setattr(dp_search, "SMALL", 100)
+    sampled = DPMeans(25.0, random_state=0).fit(X)
+    lowest = lowest_neighbour(X, sampled.labels_, 25.0, np.ones(600), 600)
+    assert lowest >= sampled.objective_ * (1 - 1e-8)
+    assert sampled.objective_ <= whole.objective_ * 1.02
+
+
+def test_clusters_come_from_large_to_small():
+    r = np.random.RandomState(0)
+    X = np.r_[r.randn(20, 2), r.randn(90, 2) + 20, r.randn(50, 2) - 20]
+    sizes = np.bincount(DPMeans(100.0, random_state=0).fit(X).labels_)
+    assert sizes.tolist() == [90, 50, 20]
+
+
+def test_a_wide_sparse_matrix_names_the_way_out(monkeypatch):
+    import scipy.sparse as sp
+
+    import madbayes.cluster.dp_means as dp_means
+
+    monkeypatch.setattr(dp_means, "DENSE_VALUES", 100)
+    with pytest.raises(ValueError, match=r"algorithm='paper'.*TruncatedSVD"):
+        DPMeans(1.0).fit(sp.random(50, 40, density=0.1, random_state=0, format="csr"))
