@@ -30,6 +30,7 @@ AFTERWORD = """\
 | `labels.csv` | `row,label`: one line per row of the input, in its order |
 | `centers.csv` | `label,size` and one column per feature, in the units of the input |
 | `clusters.png` | The rows coloured by cluster, centres numbered, sizes in the legend |
+| `path.png` | The number of clusters against the penalty, when the data decided |
 
 Rows count from 1, without the header. A row left out by `--drop-missing` has an empty label.
 

@@ -33,7 +33,8 @@ def draw_path(path: "PenaltyPath", ax: Any = None) -> Any:
             solid_capstyle="butt",
             zorder=3 if chosen else 2,
         )
-        if chosen or runner_up:
+        apart = abs(np.log(k / path.n_clusters[path._choice])) > 0.2  # room for its number
+        if chosen or (runner_up and apart):
             ax.annotate(
                 str(k),
                 (high[i], k),

@@ -149,7 +149,10 @@ class PenaltyPath:
             high = max(self.objective[0], low)
         if high <= 0:  # all rows equal: any penalty
             low = high = 1.0
-        runners = sorted(((s, -j) for j, (s, _) in self.scores.items() if j != k), reverse=True)
+        # By score; where that is negative (no better than noise) by the mean vote of the links.
+        rank = {j: s if s >= 0 else s / (j - 1) for j, (s, _) in self.scores.items()}
+        runners = sorted((j for j in rank if j != k), key=lambda j: (-round(rank[j], 1), j))[:5]
+        runners += [j for j in self._widest_plateau() if j != k and j not in runners]
         return Choice(
             penalty=float(np.sqrt(low) * np.sqrt(high)) if low > 0 else float(high) / 2,
             n_clusters=k,
@@ -157,9 +160,21 @@ class PenaltyPath:
             support=support,
             confirmed=confirmed,
             score=best_score,
-            runners_up=tuple((-j, s) for s, j in runners[:6]),
+            runners_up=tuple((j, self.scores[j][0]) for j in runners),
             n_isolated=int(self.n_clusters[i]) - k,
         )
+
+    def _widest_plateau(self) -> list[int]:
+        """The k with the largest √k·log(λ_high/λ_low) among those whose neighbours were examined.
+
+        It sees overlapping clusters in several dimensions, where no valley is left between them.
+        """
+        gain: dict[int, float] = {}
+        for i in range(1, len(self.n_clusters) - 1):
+            k, low, high = int(self.n_clusters[i]), self.penalty_low[i], self.penalty_high[i]
+            if {k - 1, k, k + 1} <= set(self.scores) and low > 0:
+                gain[k] = float(np.sqrt(k) * np.log(high / low))
+        return [max(gain, key=lambda k: gain[k])] if gain else []
 
     def plot(self, ax: Any = None) -> Any:
         """k against the penalty, plateau and runners-up marked; needs matplotlib."""
