@@ -88,10 +88,12 @@ def test_objective_is_squared_error_plus_penalty_times_clusters(run, two_groups)
 
 
 def test_old_faithful_has_two_kinds_of_eruption(run):
-    got = run(OLD_FAITHFUL, "--standardize", penalty=("--clusters-hint", "2"))
+    got = run(OLD_FAITHFUL, "--standardize", penalty=(), plot=True)
     assert got.code == 0
     assert "2 clusters in 272 rows" in got.stdout
-    assert "farthest-first with a hint of 2" in got.stdout
+    assert "evidence strong" in got.stdout
+    assert "chosen from the data" in got.stdout
+    assert (run.out / "path.png").stat().st_size > 1000
     centers = labels_of(run.out / "centers.csv")
     waiting = sorted(float(r["waiting"]) for r in centers)
     assert 53 < waiting[0] < 56 and 79 < waiting[1] < 82  # minutes, not standard deviations
@@ -347,11 +349,11 @@ def test_bad_files_get_one_paragraph_and_exit_code_2(run, tmp_path, name, pieces
 @pytest.mark.parametrize(
     "argv, pieces",
     [
-        (["--penalty", "abc"], ["number > 0", "squared-distance units", "--clusters-hint"]),
+        (["--penalty", "abc"], ["number > 0", "squared-distance units", "auto"]),
         (["--penalty", "-3"], ["-3", "> 0"]),
         (["--penalty", "nan"], ["--penalty nan"]),
         (["--penalty", "inf"], ["--penalty inf"]),
-        (["--clusters-hint", "99"], ["--clusters-hint 99"]),
+        (["--penalty", "farthest-first", "--clusters-hint", "99"], ["--clusters-hint 99"]),
         (["--penalty", "farthest-first"], ["--clusters-hint N"]),
         (["--penalty", "3", "--n-clusters", "2"], ["cannot be combined"]),
         (["--penalty", "3", "--clusters-hint", "2"], ["would be ignored"]),
@@ -372,13 +374,20 @@ def test_bad_options(run, two_groups, argv, pieces):
     assert got.files is None
 
 
-def test_without_a_penalty_the_way_out_is_named(run, two_groups):
-    if fit.DEFAULT_PENALTY is not None:
-        pytest.skip("the penalty is chosen from the data")
-    got = run(two_groups, penalty=())
-    assert got.code == 2
-    for option in ("--clusters-hint", "--penalty", "--n-clusters"):
-        assert option in got.stderr
+def test_a_hint_narrows_what_the_data_decide(run, tmp_path):
+    rng = np.random.default_rng(0)
+    X = np.repeat(np.arange(9.0), 60)[:, None] * 30 + rng.normal(size=(540, 2))
+    np.save(tmp_path / "nine.npy", X)
+    got = run(tmp_path / "nine.npy", "--clusters-hint", "8", penalty=())
+    assert "9 clusters in 540 rows" in got.stdout
+    assert "near a hint of 8" in got.stdout
+
+
+def test_noise_is_one_cluster_and_says_so(run, tmp_path):
+    np.save(tmp_path / "noise.npy", np.random.default_rng(0).normal(size=(300, 3)))
+    got = run(tmp_path / "noise.npy", penalty=())
+    assert "1 cluster in 300 rows" in got.stdout
+    assert "no division stands out from noise" in " ".join(got.stdout.split())
 
 
 def test_text_columns_cannot_be_asked_for(run, tmp_path):
