@@ -55,12 +55,15 @@ def kmeans(X, centers, weight=None, max_iter=300):
         if np.array_equal(labels, before):
             break
         owner = relocate(labels, d2, weight, k)
+        old = centers.copy()
         for c in range(k):  # the M step
-            rows = owner == c
-            if weight[rows].sum() > 0:
+            rows = (owner == c) & (weight > 0)
+            if rows.any():
                 centers[c] = weight[rows] @ X[rows] / weight[rows].sum()
         history.append(objective(X, owner, centers, weight))
-    else:
+        if np.array_equal(centers, old):
+            break
+    if not np.array_equal(labels, before):
         labels, _ = assign(X, centers)
     history.append(objective(X, labels, centers, weight))
     return labels, centers, history[-1], n_iter, history
