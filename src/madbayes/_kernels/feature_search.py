@@ -16,8 +16,8 @@ from madbayes._kernels.feature_blocks import Allocation
 
 SEEDS = 6  # rows that a birth is grown from
 ROUNDS = 200  # at most, in one polish
-HOPE = 20  # as many steps like the last one are hoped for
-SMALL = 5000  # rows: up to here a polish is always worth finishing
+HOPE = 10  # as many steps like the last one are hoped for
+SMALL = 2**16  # values in X: up to here a polish is always worth finishing
 
 
 def value(state: Allocation, penalty: float) -> float:
@@ -30,6 +30,8 @@ def alternate(state: Allocation, penalty: float, target: float = np.inf) -> int:
     Gives up when the last steps show that J will not come below `target`. Returns the changes.
     """
     total, before = 0, np.inf
+    if state.n * state.d <= SMALL:
+        target = np.inf
     for step in range(ROUNDS):
         K = state.K
         changed = state.assign("exact")
@@ -40,7 +42,7 @@ def alternate(state: Allocation, penalty: float, target: float = np.inf) -> int:
         now = value(state, penalty)
         if not changed or now >= before:
             break
-        if step > 1 and now - HOPE * (before - now) > target:
+        if step > 0 and now - HOPE * (before - now) > target:
             break
         before = now
     return total
@@ -51,10 +53,12 @@ def polish(state: Allocation, penalty: float, cap: int, target: float = np.inf) 
 
     Not worth finishing when J stays well above `target`.
     """
+    if state.n * state.d <= SMALL:
+        target = np.inf
     for _ in range(ROUNDS):
         before = value(state, penalty)
         changed = alternate(state, penalty, target)
-        if state.n > SMALL and value(state, penalty) > target + 0.01 * abs(target):
+        if value(state, penalty) > target + 0.01 * abs(target):
             return False
         K = state.K
         flips = state.collapsed_pass(penalty, cap)
@@ -73,7 +77,8 @@ def give_birth(state: Allocation, rng: np.random.RandomState, seeds: int = SEEDS
     rows = state.draw(rng, seeds)
     if rows.size == 0:
         return False
-    z, a, saved = state.birth(rows, with_mean=seeds > 1)
+    rounds = 10 if state.n * state.d <= SMALL else 4
+    z, a, saved = state.birth(rows, with_mean=seeds > 1, rounds=rounds)
     if not saved > 0:
         return False
     state.add(z, a)
@@ -81,7 +86,12 @@ def give_birth(state: Allocation, rng: np.random.RandomState, seeds: int = SEEDS
 
 
 def grow(
-    state: Allocation, rng: np.random.RandomState, penalty: float, cap: int, tries: int
+    state: Allocation,
+    rng: np.random.RandomState,
+    penalty: float,
+    cap: int,
+    tries: int,
+    goal: float = np.inf,
 ) -> None:
     """1. Births while they pay."""
     failures = 0
@@ -89,7 +99,8 @@ def grow(
         before, saved = value(state, penalty), state.save()
         if not give_birth(state, rng):
             break
-        polish(state, penalty, cap, before)
+        last = state.K >= cap
+        polish(state, penalty, cap, min(before, goal) if last else before)
         if value(state, penalty) < before - 1e-10 * before:
             failures = 0
         else:
@@ -104,14 +115,17 @@ def search(
     cap: int,
     patience: int,
     on_step: Callable[[float], None] | None = None,
+    goal: float = np.inf,
 ) -> bool:
-    """1 to 3 from the present state; returns whether the last polish ended by itself."""
+    """1 to 3 from the present state; returns whether the last polish ended by itself.
+
+    Where only a J below `goal` is of interest, less is spent on what will not get there.
+    """
     on_step = on_step or (lambda J: None)
     on_step(value(state, penalty))
     alternate(state, penalty)
-    grow(state, rng, penalty, cap, tries=3)
-    on_step(value(state, penalty))
-    converged = polish(state, penalty, cap)
+    grow(state, rng, penalty, cap, 3, goal)
+    converged = polish(state, penalty, cap, goal)
     on_step(value(state, penalty))
     failures = 0
     while failures < patience:
@@ -134,7 +148,7 @@ def search(
                 give_birth(state, rng, seeds)
         else:
             give_birth(state, rng, seeds)
-        ended = polish(state, penalty, cap, before)
+        ended = polish(state, penalty, cap, min(before, goal))
         if value(state, penalty) < before - 1e-10 * before:
             failures, converged = 0, ended
             on_step(value(state, penalty))
@@ -146,7 +160,7 @@ def search(
 
 def default_patience(n: int, d: int) -> int:
     """Tries in vain before the search ends: fewer where each takes long."""
-    return int(np.clip(3e7 / (n * max(d, 1)), 10, 60))
+    return int(np.clip(3e6 / (n * max(d, 1)), 10, 60))
 
 
 def greedy(state: Allocation, rng: np.random.RandomState, penalty: float, cap: int) -> None:

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_array, check_random_state
@@ -16,8 +15,7 @@ from madbayes._engine.checks import check_rows, check_weight
 from madbayes._engine.rows import Rows, segments
 from madbayes._engine.threads import Run, workers
 from madbayes._kernels.feature_blocks import Allocation
-
-WIDE_ROWS = 4000  # wide tables of up to so many rows are turned before the search
+from madbayes.penalties.feature_path import turn
 
 
 @dataclass(frozen=True)
@@ -50,15 +48,6 @@ def finish(
 
 def new_state(source: Rows, weight: np.ndarray | None, run: Run) -> Allocation:
     return Allocation(source, weight, run, segments(source.n, 16))
-
-
-def turn(X: Any) -> Any:
-    """Wide rows in coordinates of their own span: the same distances in n columns, not d."""
-    n, d = X.shape
-    if sp.issparse(X) or d <= 2 * n or n > WIDE_ROWS:
-        return X
-    triangle: np.ndarray = np.linalg.qr(X.T.astype(np.float64), mode="r")
-    return np.ascontiguousarray(triangle.T)
 
 
 def best_start(

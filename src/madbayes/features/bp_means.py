@@ -31,7 +31,7 @@ from madbayes._engine.checks import (
     check_weight,
 )
 from madbayes._kernels.feature_blocks import Allocation
-from madbayes._kernels.feature_search import default_patience, greedy, search
+from madbayes._kernels.feature_search import SMALL, default_patience, greedy, search
 from madbayes.features.base import Features, FeaturesMixin, best_start, by_size, finish
 from madbayes.penalties.feature_path import auto_penalty
 
@@ -93,8 +93,8 @@ class BPMeans(FeaturesMixin):
         Where "paper" starts: the mean and residuals drawn at random while the objective falls
         (BKJ 5), or no feature. "search" needs no start.
     n_init : int or "auto", default="auto"
-        How many starts to try; the best result is kept. "auto" is 10 for "paper" with "greedy", 1
-        otherwise.
+        How many starts to try; the best result is kept. "auto" is 10 for "paper" with "greedy", 3
+        for "search" on small data, 1 otherwise.
     n_swaps : int or "auto", default="auto"
         "search" ends after so many tries in vain. "auto" is 10 to 60, fewer for larger data.
     max_iter : int, default=300
@@ -164,7 +164,9 @@ class BPMeans(FeaturesMixin):
         if self.max_components is not None:
             cap = min(cap, check_count("max_components", self.max_components))
         max_iter = check_count("max_iter", self.max_iter)
-        n_init = 10 if paper and not empty else 1
+        n_init = 3 if X.shape[0] * X.shape[1] <= SMALL else 1
+        if paper:
+            n_init = 1 if empty else 10
         if self.n_init != "auto":
             n_init = check_count("n_init", self.n_init)
         patience = default_patience(*X.shape)

@@ -27,9 +27,10 @@ def objective(X: np.ndarray, Z: np.ndarray, A: np.ndarray, penalty: float) -> fl
     return float(((X - Z.astype(float) @ A) ** 2).sum()) + penalty * Z.shape[1]
 
 
-def one_more(state: Allocation, rng: np.random.RandomState, patience: int) -> bool:
-    """2. K-features with one more feature."""
-    return search(state, rng, 0.0, state.K + 1, patience)
+def one_more(state: Allocation, rng: np.random.RandomState, penalty: float, patience: int) -> bool:
+    """2. K-features with one more feature, which should save more than the penalty."""
+    goal = state.rss - penalty
+    return search(state, rng, 0.0, state.K + 1, patience, goal=goal)
 
 
 def stepwise(
@@ -41,7 +42,7 @@ def stepwise(
     n_iter = 0
     while state.K < cap:
         saved = state.save()
-        ended = one_more(state, rng, patience)  # 2.
+        ended = one_more(state, rng, penalty, patience)  # 2.
         n_iter += 1
         J = state.rss + penalty * state.K
         if not J < history[-1]:  # 3.

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
+import scipy.sparse as sp
 from sklearn.utils import check_array, check_random_state
 
 from madbayes._engine.checks import DTYPES, check_count, check_weight
@@ -24,6 +25,7 @@ from madbayes._kernels.feature_blocks import Allocation
 from madbayes._kernels.feature_search import search
 
 MAX_ROWS = 10_000
+WIDE_ROWS = 4000  # wide tables of up to so many rows are turned before the search
 FLOOR = 1e-2  # without noise a range goes down to 0: no further than this part of its upper end
 
 
@@ -147,7 +149,7 @@ def feature_path(
         X, weight = X[rows], None if weight is None else weight[rows]
         scale = total / float(max_rows if weight is None else weight.sum())
     with workers(n_jobs) as run:
-        source = Rows(X)
+        source = Rows(turn(X))
         state = Allocation(source, weight, run, segments(source.n, 16))
         errors, edges, found = climb(state, np.random.RandomState(rng.randint(2**31 - 1)), cap)
     return staircase(scale * errors, scale * edges, found)
@@ -159,6 +161,15 @@ def auto_penalty(X: Any, weight: np.ndarray | None, random_state: Any, n_jobs: i
     return path.best().penalty
 
 
+def turn(X: Any) -> Any:
+    """Wide rows in coordinates of their own span: the same distances in n columns, not d."""
+    n, d = X.shape
+    if sp.issparse(X) or d <= 2 * n or n > WIDE_ROWS:
+        return X
+    triangle: Any = np.linalg.qr(X.T.astype(np.float64), mode="r")
+    return np.ascontiguousarray(triangle.T)
+
+
 def climb(
     state: Allocation, rng: np.random.RandomState, cap: int
 ) -> tuple[np.ndarray, np.ndarray, list[np.ndarray]]:
@@ -168,7 +179,7 @@ def climb(
     in_vain = 0
     while state.K < min(cap, n - 1) and in_vain < 2 and errors[-1] > 1e-12 * errors[0]:
         K = state.K
-        search(state, rng, 0.0, K + 1, patience=5 + K)
+        search(state, rng, 0.0, K + 1, patience=5 + K, goal=errors[-1] - edges[-1] / 2)
         if state.K == K:
             break
         errors.append(min(state.rss, errors[-1]))
