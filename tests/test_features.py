@@ -389,6 +389,11 @@ def test_bad_rows_and_weights():
         model.inverse_transform(np.ones((1, 3)))
 
 
+# With repeated rows other rows are drawn and the order differs, and many allocations fit equally
+# well: objectives agree (test_weights), which of the allocations is found need not.
+DRAWN = "draws and the order of rows differ; test_weights compares the objectives"
+
+
 @parametrize_with_checks(
     [
         KFeatures(2, n_swaps=3),
@@ -397,7 +402,11 @@ def test_bad_rows_and_weights():
         BPMeans(),
         BPMeans(5.0, algorithm="paper"),
         CollapsedBPMeans(5.0),
-    ]
+    ],
+    expected_failed_checks=lambda estimator: {
+        "check_sample_weight_equivalence_on_dense_data": DRAWN,
+        "check_sample_weight_equivalence_on_sparse_data": DRAWN,
+    },
 )
 def test_scikit_learn_conventions(estimator, check):
     check(estimator)
