@@ -24,10 +24,11 @@ def value(state: Allocation, penalty: float) -> float:
     return state.rss + penalty * state.K
 
 
-def alternate(state: Allocation, penalty: float, target: float = np.inf) -> int:
+def alternate(state: Allocation, penalty: float, target: float = np.inf, least: float = 0.0) -> int:
     """z exactly, A by least squares, features that do not pay dropped, until nothing changes.
 
-    Gives up when the last steps show that J will not come below `target`. Returns the changes.
+    Gives up when the last steps show that J will not come below `target`, and when a step gains no
+    more than the part `least` of J. Returns the changes.
     """
     total, before = 0, np.inf
     if state.n * state.d <= SMALL:
@@ -40,7 +41,7 @@ def alternate(state: Allocation, penalty: float, target: float = np.inf) -> int:
         changed += state.K != K
         total += changed
         now = value(state, penalty)
-        if not changed or now >= before:
+        if not changed or now >= before or before - now < least * now:
             break
         if step > 0 and now - HOPE * (before - now) > target:
             break
@@ -100,7 +101,11 @@ def grow(
         if not give_birth(state, rng):
             break
         last = state.K >= cap
-        polish(state, penalty, cap, min(before, goal) if last else before)
+        target = min(before, goal) if last else before
+        if state.n * state.d <= SMALL:
+            polish(state, penalty, cap, target)
+        else:  # the polish at the end is soon enough
+            alternate(state, penalty, target, least=1e-4)
         if value(state, penalty) < before - 1e-10 * before:
             failures = 0
         else:
