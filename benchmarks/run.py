@@ -1,0 +1,36 @@
+"""Run all benchmarks and write their tables into README.md; `make bench`.
+
+python benchmarks/run.py                  everything (about an hour; leave the machine alone)
+python benchmarks/run.py --only kmeans    one of them
+python benchmarks/run.py --quick          small sizes; prints the tables and writes nothing
+"""
+
+import argparse
+
+import dp_means
+import how_many
+import kmeans
+from common import machine, say, write_section
+
+SCRIPTS = {"kmeans": kmeans, "dp_means": dp_means, "how_many": how_many}
+
+
+def main():
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--only", choices=SCRIPTS, action="append")
+    parser.add_argument("--quick", action="store_true")
+    arguments = parser.parse_args()
+    sections = {"machine": lambda quick: machine()}
+    sections |= {name: SCRIPTS[name].measure for name in arguments.only or SCRIPTS}
+    for name, measure in sections.items():
+        say(f"== {name}")
+        text = measure(arguments.quick)
+        print(text, end="\n\n", flush=True)
+        if not arguments.quick:
+            write_section(name, text)
+
+
+if __name__ == "__main__":
+    main()
