@@ -7,13 +7,30 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from madbayes import penalties
+    from madbayes import penalties, plots
     from madbayes.cluster import DPMeans, KMeans
+    from madbayes.features import BPMeans, CollapsedBPMeans, KFeatures, StepwiseKFeatures
 
 __version__ = "0.1.0"
-__all__ = ["DPMeans", "KMeans", "penalties"]
+__all__ = [
+    "BPMeans",
+    "CollapsedBPMeans",
+    "DPMeans",
+    "KFeatures",
+    "KMeans",
+    "StepwiseKFeatures",
+    "penalties",
+    "plots",
+]
 
-_HOME = {"DPMeans": "cluster", "KMeans": "cluster"}
+_HOME = {
+    "BPMeans": "features",
+    "CollapsedBPMeans": "features",
+    "DPMeans": "cluster",
+    "KFeatures": "features",
+    "KMeans": "cluster",
+    "StepwiseKFeatures": "features",
+}
 
 
 def __getattr__(name: str) -> Any:

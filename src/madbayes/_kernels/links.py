@@ -71,7 +71,7 @@ def gabriel_pairs(between, limit):
                 found += 1
                 if found == limit:
                     break
-    return np.argwhere(joined)
+    return np.argwhere(joined).copy()
 
 
 @njit(nogil=True, cache=True)

@@ -10,7 +10,7 @@ As printed (`algorithm="paper"`):
 3. Repeat 1 and 2 until nothing changes.
 
 By default (`algorithm="search"`) features are also grown from the residuals of many rows, dropped
-and exchanged (`_kernels/feature_search.py`), each time with exact z and with A refitting at once,
+and exchanged (`_engine/feature_search.py`), each time with exact z and with A refitting at once,
 until none of a number of tries helps. At the end no flip of one z_nk, no feature opened by one row
 and no feature dropped lowers J, even with A refitted.
 
@@ -30,8 +30,8 @@ from madbayes._engine.checks import (
     check_rows,
     check_weight,
 )
-from madbayes._kernels.feature_blocks import Allocation
-from madbayes._kernels.feature_search import SMALL, default_patience, greedy, search
+from madbayes._engine.feature_blocks import Allocation
+from madbayes._engine.feature_search import SMALL, default_patience, greedy, search
 from madbayes.features.base import Features, FeaturesMixin, best_start, by_size, finish
 from madbayes.penalties.feature_path import auto_penalty
 

@@ -26,8 +26,8 @@ from madbayes._engine.checks import (
     check_rows,
     check_weight,
 )
-from madbayes._kernels.feature_blocks import Allocation
-from madbayes._kernels.feature_search import greedy
+from madbayes._engine.feature_blocks import Allocation
+from madbayes._engine.feature_search import greedy
 from madbayes.features.base import Features, FeaturesMixin, best_start, finish
 from madbayes.penalties.feature_path import auto_penalty
 

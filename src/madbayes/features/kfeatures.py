@@ -12,7 +12,7 @@ Departs from the paper: step 1 as printed goes through the features once, one at
 (`assignment="coordinate"`); by default it takes the best of all 2^K combinations (branch and bound
 beyond 12 features). Where columns of Z depend on each other, A is the smallest of the best. After
 step 3 features are exchanged for others grown from the residuals while that helps
-(`_kernels/feature_search.py`); `n_swaps=0` leaves that out. In step 0 "the nth distance" is read
+(`_engine/feature_search.py`); `n_swaps=0` leaves that out. In step 0 "the nth distance" is read
 as the residual of row n.
 """
 
@@ -21,8 +21,8 @@ from typing import Any, Self
 import numpy as np
 
 from madbayes._engine.checks import check_choice, check_count, check_rows, check_weight
-from madbayes._kernels.feature_blocks import Allocation
-from madbayes._kernels.feature_search import default_patience, greedy, search
+from madbayes._engine.feature_blocks import Allocation
+from madbayes._engine.feature_search import default_patience, greedy, search
 from madbayes.features.base import Features, FeaturesMixin, best_start, by_size, finish
 
 

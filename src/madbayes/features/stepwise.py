@@ -16,8 +16,8 @@ from typing import Any, Self
 import numpy as np
 
 from madbayes._engine.checks import check_count, check_penalty, check_rows, check_weight
-from madbayes._kernels.feature_blocks import Allocation
-from madbayes._kernels.feature_search import default_patience, search
+from madbayes._engine.feature_blocks import Allocation
+from madbayes._engine.feature_search import default_patience, search
 from madbayes.features.base import Features, FeaturesMixin, best_start, by_size, finish
 from madbayes.penalties.feature_path import auto_penalty
 

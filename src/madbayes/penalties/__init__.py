@@ -1,6 +1,7 @@
 """Ways to choose the penalty."""
 
 from madbayes.penalties.farthest import farthest_first
+from madbayes.penalties.feature_path import FeaturePath, feature_path
 from madbayes.penalties.path import Choice, PenaltyPath, path
 
-__all__ = ["Choice", "PenaltyPath", "farthest_first", "path"]
+__all__ = ["Choice", "FeaturePath", "PenaltyPath", "farthest_first", "feature_path", "path"]

@@ -1,5 +1,6 @@
 """Pictures of what was found. matplotlib is imported only when something is drawn."""
 
+from madbayes.plots.features import features
 from madbayes.plots.scatter import scatter
 
-__all__ = ["scatter"]
+__all__ = ["features", "scatter"]

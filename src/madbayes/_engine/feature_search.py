@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from madbayes._kernels.feature_blocks import Allocation
+from madbayes._engine.feature_blocks import Allocation
 
 SEEDS = 6  # rows that a birth is grown from
 ROUNDS = 200  # at most, in one polish
