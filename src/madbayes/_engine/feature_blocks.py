@@ -313,6 +313,7 @@ class Allocation:
             cost = w * ee / (1 + w * s)
             if best is None or cost < best[0]:
                 best = (cost, own, p, s, tol)
+        assert best is not None  # the first start is always tried
         cost, own, p, s, tol = best
         if cost >= penalty - tol:
             return 0

@@ -12,9 +12,9 @@ from sklearn.utils import check_array, check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from madbayes._engine.checks import check_rows, check_weight
+from madbayes._engine.feature_blocks import Allocation
 from madbayes._engine.rows import Rows, segments
 from madbayes._engine.threads import Run, workers
-from madbayes._engine.feature_blocks import Allocation
 from madbayes.penalties.feature_path import turn
 
 

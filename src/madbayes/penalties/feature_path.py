@@ -19,10 +19,10 @@ import scipy.sparse as sp
 from sklearn.utils import check_array, check_random_state
 
 from madbayes._engine.checks import DTYPES, check_count, check_weight
-from madbayes._engine.rows import Rows, segments
-from madbayes._engine.threads import workers
 from madbayes._engine.feature_blocks import Allocation
 from madbayes._engine.feature_search import search
+from madbayes._engine.rows import Rows, segments
+from madbayes._engine.threads import workers
 
 MAX_ROWS = 10_000
 WIDE_ROWS = 4000  # wide tables of up to so many rows are turned before the search
