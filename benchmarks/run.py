@@ -1,6 +1,6 @@
 """Run all benchmarks and write their tables into README.md; `make bench`.
 
-python benchmarks/run.py                  everything (about an hour; leave the machine alone)
+python benchmarks/run.py                  everything; leave the machine alone
 python benchmarks/run.py --only kmeans    one of them
 python benchmarks/run.py --quick          small sizes; prints the tables and writes nothing
 """
