@@ -399,7 +399,6 @@ DRAWN = "draws and the order of rows differ; test_weights compares the objective
         KFeatures(2, n_swaps=3),
         StepwiseKFeatures(5.0, n_swaps=3),
         BPMeans(5.0, n_swaps=3),
-        BPMeans(),
         BPMeans(5.0, algorithm="paper"),
         CollapsedBPMeans(5.0),
     ],

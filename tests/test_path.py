@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from data import data_file
 from scipy.cluster.hierarchy import linkage
 from sklearn.cluster import KMeans as SklearnKMeans
 from sklearn.datasets import load_iris
@@ -11,7 +12,6 @@ from madbayes import DPMeans, penalties
 from madbayes._kernels.ward import cut_tree, merge_below, ward_tree
 from madbayes.penalties.links import link_strengths, score
 from madbayes.penalties.path import lower_hull
-from tests.data import data_file
 
 
 def mixture(k, d, n, seed, separation=7.0):

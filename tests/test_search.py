@@ -2,17 +2,17 @@
 
 import numpy as np
 import pytest
-from sklearn.cluster import KMeans as SklearnKMeans
-from sklearn.datasets import load_digits, load_iris
-
-import madbayes.cluster.dp_search as dp_search
-from madbayes import DPMeans
-from tests.reference.partitions import (
+from reference.partitions import (
     all_partitions,
     lowest_neighbour,
     lowest_objective,
     objective,
 )
+from sklearn.cluster import KMeans as SklearnKMeans
+from sklearn.datasets import load_digits, load_iris
+
+import madbayes.cluster.dp_search as dp_search
+from madbayes import DPMeans
 
 
 def random_problem(r, n):
@@ -79,11 +79,11 @@ def test_never_above_the_printed_algorithm(seed, factor):
 
 
 @pytest.mark.parametrize("name", ["iris", "digits", "uniform"])
-@pytest.mark.parametrize("k", [3, 10, 30])
+@pytest.mark.parametrize("k", [4, 20])
 def test_not_above_restarted_kmeans(name, k):
     X = {
         "iris": lambda: load_iris().data,
-        "digits": lambda: load_digits().data[:600],
+        "digits": lambda: load_digits().data[:400],
         "uniform": lambda: np.random.RandomState(0).rand(800, 2),
     }[name]()
     errors = {j: SklearnKMeans(j, n_init=2, random_state=0).fit(X).inertia_ for j in (k, k + 1)}
@@ -108,9 +108,9 @@ def test_a_whole_cluster_repays_what_no_row_does():
 
 
 def test_same_result_for_any_number_of_threads():
-    X = np.random.RandomState(0).randn(30_000, 3).astype(np.float32)
-    one = DPMeans(500.0, random_state=0, n_jobs=1).fit(X)
-    two = DPMeans(500.0, random_state=0, n_jobs=2).fit(X)
+    X = np.random.RandomState(0).randn(24_000, 3).astype(np.float32)
+    one = DPMeans(2000.0, random_state=0, n_jobs=1).fit(X)
+    two = DPMeans(2000.0, random_state=0, n_jobs=2).fit(X)
     np.testing.assert_array_equal(one.labels_, two.labels_)
     np.testing.assert_array_equal(one.cluster_centers_, two.cluster_centers_)
     np.testing.assert_array_equal(one.objective_history_, two.objective_history_)

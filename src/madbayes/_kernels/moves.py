@@ -145,7 +145,7 @@ def move_rows(X, w, z, rows, C, W, N, penalty, cap, sweeps):
             if not best < leave * (1 - TOL):
                 continue
             now += 1
-            k += (N[q] == 0) - (N[p] == 1)
+            k += int(N[q] == 0) - int(N[p] == 1)
             if heavy:
                 C[p], W[p] = C[slots], rest
             elif N[p] > 1:

@@ -33,7 +33,8 @@ from madbayes._kernels.ward import merge_below
 
 NEIGHBOURS = 12  # clusters in a neighbourhood
 REDRAW = 2  # centres re-drawn at once, at most
-TRIALS = 4  # failures that settle a cluster: 4 up to SAMPLE/4 rows, 1 from SAMPLE rows on
+TRIALS = 4  # failures that settle a cluster; fewer, down to 1, for more than so many values:
+FEW_VALUES = 125_000
 MIN_TRIALS = 40  # failures that settle all clusters of a small problem
 SPLITS = 3  # starts per split
 SMALL = 1024  # so many rows are merged without over-segmenting
@@ -179,7 +180,7 @@ def renew(problem: Problem, now: Division, effort: int) -> Division:
     """3. Solve neighbourhoods of clusters anew until every cluster is settled."""
     rows: list[np.ndarray | None] = list(now.rows())
     C, J, k = now.centers.copy(), now.objective, now.k
-    each = max(1, min(TRIALS, SAMPLE // len(problem.X)))
+    each = max(1, min(TRIALS, TRIALS * FEW_VALUES // problem.X.size, SAMPLE // len(problem.X)))
     enough = max(MIN_TRIALS * each // TRIALS, MIN_TRIALS // 2)
     trials = effort * max(each, enough // k if k > NEIGHBOURS else enough)
     unsettled = list(range(k))

@@ -117,7 +117,7 @@ def lloyd(
                 on_pass(n_iter, partition.sse)
             shift = float(((new - centers) ** 2).sum())
             centers = new
-            if 0 < shift <= tol:  # 3. hardly anything moves
+            if shift <= tol:  # 3. hardly anything moves
                 converged = True
                 assign(partition, centers)
     if not converged:

@@ -29,6 +29,7 @@ from sklearn.utils.validation import check_array
 
 from madbayes._engine.checks import DTYPES, check_count, check_penalty, check_weight
 from madbayes._engine.lloyd import lloyd_passes, nearest
+from madbayes._engine.partition import measure
 from madbayes._engine.rows import Rows
 from madbayes._engine.threads import Run, workers
 from madbayes._kernels.moves import draw_seeds, means
@@ -358,6 +359,7 @@ def find_path(
     """Steps 1 to 5 on checked rows."""
     rng = np.random.default_rng(check_random_state(random_state).randint(2**31 - 1))
     weights = np.ones(X.shape[0]) if weight is None else weight
+    measure(Rows(X), weights, run)  # complains about values too large or small to square
     caps = []
     if max_clusters is not None:
         caps.append(check_count("max_clusters", max_clusters))

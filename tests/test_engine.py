@@ -1,0 +1,101 @@
+"""Threads, forks, and the kernels with their checks on and without compilation."""
+
+import multiprocessing
+import os
+import subprocess
+import sys
+import threading
+
+import numpy as np
+import pytest
+from threadpoolctl import threadpool_info
+
+from madbayes import DPMeans, KMeans
+
+
+def fit(_=None):
+    X = np.random.default_rng(0).normal(size=(3000, 20))
+    return KMeans(8, random_state=0, n_jobs=2).fit(X).labels_
+
+
+def blas_threads():
+    return [pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"]
+
+
+def test_several_python_threads_fit_at_once_and_leave_blas_as_it_was():
+    expected = fit()
+    before = blas_threads()
+    found = [None] * 6
+    threads = [
+        threading.Thread(target=lambda i=i: found.__setitem__(i, fit())) for i in range(len(found))
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for labels in found:
+        np.testing.assert_array_equal(labels, expected)
+    assert blas_threads() == before
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs os.fork")
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_a_forked_process_can_fit():
+    expected = fit()
+    with multiprocessing.get_context("fork").Pool(1) as pool:
+        labels = pool.apply_async(fit, (None,)).get(timeout=120)
+    np.testing.assert_array_equal(labels, expected)
+
+
+SMALL_FITS = """
+import warnings
+import numpy as np
+import scipy.sparse as sp
+from madbayes import DPMeans, KMeans
+from reference.dp_means import dp_means
+from reference.kmeans import kmeans
+warnings.simplefilter("ignore")
+r = np.random.default_rng(0)
+for d in (2, 8):
+    X = np.repeat(r.normal(size=(3, d)) * 6, 8, axis=0) + r.normal(size=(24, d))
+    X[:4] = np.round(X[:4])
+    model = KMeans(3, init=X[[0, 1, 20]], tol=0, n_jobs=1).fit(X)
+    assert (model.labels_ == kmeans(X, X[[0, 1, 20]])[0]).all()
+    sparse = KMeans(3, init=X[[0, 1, 20]], tol=0).fit(sp.csr_matrix(X))
+    assert (sparse.labels_ == model.labels_).all()
+    w = np.arange(24.0) % 3
+    for penalty in (3.0, 40.0):
+        labels = dp_means(X, penalty, weight=w)[0]
+        model = DPMeans(penalty, algorithm="paper", n_jobs=1).fit(X, sample_weight=w)
+        assert (model.labels_[w > 0] == labels[w > 0]).all()
+        DPMeans(penalty, random_state=0, n_jobs=1).fit(X, sample_weight=w)
+    KMeans(4, random_state=0, n_jobs=1).fit(X).transform(X)
+if {path}:
+    DPMeans(random_state=0).fit(np.repeat(X, 3, axis=0) + r.normal(size=(72, d)) / 9)
+print("fine")
+"""
+
+
+@pytest.mark.parametrize("mode", ["NUMBA_BOUNDSCHECK", "NUMBA_DISABLE_JIT"])
+def test_kernels_in_another_mode(mode, tmp_path):
+    env = {**os.environ, mode: "1", "NUMBA_CACHE_DIR": str(tmp_path)}
+    env["PYTHONPATH"] = os.pathsep.join([os.path.dirname(__file__), env.get("PYTHONPATH", "")])
+    code = SMALL_FITS.replace("{path}", str(mode == "NUMBA_BOUNDSCHECK"))
+    done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True)
+    assert done.stdout.strip() == "fine", done.stderr[-2000:]
+
+
+def test_import_loads_nothing_heavy():
+    code = "import sys, madbayes; print({'numba', 'sklearn', 'scipy'} & set(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "set()"
+
+
+def test_every_public_name_is_there():
+    import madbayes
+
+    for name in madbayes.__all__:
+        assert getattr(madbayes, name) is not None
+    with pytest.raises(AttributeError, match="no_such_name"):
+        madbayes.no_such_name  # noqa: B018
+    assert isinstance(DPMeans(), madbayes.DPMeans)

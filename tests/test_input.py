@@ -1,0 +1,167 @@
+"""Bad and odd input: a right answer, or an error that names what is wrong and the way out."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from sklearn.exceptions import NotFittedError
+
+from madbayes import DPMeans, KMeans, penalties
+
+X = np.random.default_rng(0).normal(size=(40, 3))
+MODELS = [KMeans(2), DPMeans(), DPMeans(3.0), DPMeans(3.0, algorithm="paper")]
+
+
+@pytest.mark.parametrize("model", MODELS, ids=str)
+@pytest.mark.parametrize(
+    ("bad", "error", "says"),
+    [
+        (np.array([[1.0, np.nan], [1, 2], [3, 4]]), ValueError, "NaN"),
+        (np.array([[1.0, np.inf], [1, 2], [3, 4]]), ValueError, "infinity"),
+        (np.array([["a", "b"], ["c", "d"], ["e", "f"]]), ValueError, "could not convert|string"),
+        (np.array([[1j, 2.0], [3, 4], [5, 6]]), ValueError, "[Cc]omplex"),
+        (np.empty((0, 3)), ValueError, "0 sample"),
+        (np.empty((3, 0)), ValueError, "0 feature"),
+        (np.arange(5.0), ValueError, "1D|1-d|2D"),
+        (np.array([[1e200], [0.0], [-1e200]]), ValueError, "overflow"),
+        (np.array([[1e-200], [0.0], [-1e-200]]), ValueError, "underflow"),
+        (None, (ValueError, TypeError), "."),
+    ],
+)
+def test_bad_tables(model, bad, error, says):
+    with pytest.raises(error, match=says):
+        model.fit(bad)
+
+
+@pytest.mark.parametrize("scale", [1e-150, 1e-30, 1e30, 1e150])
+@pytest.mark.parametrize("d", [2, 20])
+def test_tiny_and_huge_values(scale, d):
+    r = np.random.default_rng(0)
+    Y = np.repeat([[0.0], [10.0]], 30, axis=0) + r.normal(size=(60, d))
+    truth = np.repeat([0, 1], 30)
+    for model in (
+        KMeans(2, random_state=0),
+        DPMeans(60.0 * d * scale**2, random_state=0),
+        DPMeans(20.0 * d * scale**2, algorithm="paper"),
+        DPMeans(random_state=0),
+    ):
+        labels = model.fit(Y * scale).labels_
+        assert len(np.unique(labels)) == 2
+        assert len(np.unique(labels[truth == 0])) == len(np.unique(labels[truth == 1])) == 1
+
+
+def test_one_row_one_column_and_equal_rows():
+    for model in (DPMeans(), DPMeans(1.0), DPMeans(1.0, algorithm="paper"), KMeans(1)):
+        assert model.fit([[3.0]]).labels_.tolist() == [0]
+        assert set(model.fit(np.full((9, 2), 0.1)).labels_) == {0}
+        assert model.inertia_ == pytest.approx(0, abs=1e-20)
+        assert model.fit(np.arange(9.0)[:, None]).cluster_centers_.shape[1] == 1
+
+
+@pytest.mark.parametrize(
+    ("penalty", "error"),
+    [
+        (0, ValueError),
+        (-3.0, ValueError),
+        (np.nan, ValueError),
+        (np.inf, ValueError),
+        ("cheap", TypeError),
+        (None, TypeError),
+        (True, TypeError),
+        ([1.0], TypeError),
+    ],
+)
+def test_bad_penalties(penalty, error):
+    with pytest.raises(error, match=r"penalty=.*squared-distance units"):
+        DPMeans(penalty).fit(X)
+
+
+@pytest.mark.parametrize(
+    ("model", "error", "says"),
+    [
+        (KMeans(0), ValueError, "n_clusters=0"),
+        (KMeans(41), ValueError, "n_clusters=41 must be <= n_samples=40"),
+        (KMeans(2.5), TypeError, "n_clusters=2.5"),
+        (KMeans(2, init="best"), ValueError, "init='best'"),
+        (KMeans(2, init=X[:3]), ValueError, r"init has shape \(3, 3\)"),
+        (KMeans(2, init=X[:2] * np.nan), ValueError, "init contains NaN"),
+        (KMeans(2, n_init=0), ValueError, "n_init=0"),
+        (KMeans(2, max_iter=0), ValueError, "max_iter=0"),
+        (KMeans(2, tol=-1), ValueError, "tol=-1"),
+        (KMeans(2, n_jobs=0), ValueError, "n_jobs=0"),
+        (DPMeans(algorithm="magic"), ValueError, "algorithm='magic'.*'search', 'paper'"),
+        (DPMeans(order="backwards"), ValueError, "order='backwards'"),
+        (DPMeans(max_clusters=0), ValueError, "max_clusters=0"),
+        (DPMeans(n_clusters_hint=0), ValueError, "n_clusters_hint=0"),
+        (DPMeans("farthest-first"), ValueError, "needs n_clusters_hint"),
+        (DPMeans(n_init=0), ValueError, "n_init=0"),
+    ],
+    ids=str,
+)
+def test_bad_parameters(model, error, says):
+    with pytest.raises(error, match=says):
+        model.fit(X)
+
+
+@pytest.mark.parametrize("model", MODELS, ids=str)
+def test_bad_weights_and_bad_rows_later(model):
+    for weight, says in (
+        (np.ones(3), r"sample_weight.shape=\(3,\) must be \(40,\)"),
+        (np.r_[-1.0, np.ones(39)], "negative value"),
+        (np.zeros(40), "zero"),
+        (np.full(40, np.nan), "NaN"),
+    ):
+        with pytest.raises(ValueError, match=says):
+            model.fit(X, sample_weight=weight)
+    model.fit(X)
+    with pytest.raises(ValueError, match=r"2 features.*3 features"):
+        model.predict(X[:, :2])
+
+
+def test_before_fit():
+    for model in (KMeans(), DPMeans()):
+        for method in (model.predict, model.transform, model.score):
+            with pytest.raises(NotFittedError):
+                method(X)
+    with pytest.raises(NotFittedError):
+        DPMeans().predict(X, novel=True)
+
+
+def test_tables_with_names():
+    pd = pytest.importorskip("pandas")
+    pl = pytest.importorskip("polars")
+    pa = pytest.importorskip("pyarrow")
+    expected = KMeans(2, random_state=0).fit(X)
+    for table in (
+        pd.DataFrame(X, columns=["a", "b", "c"]),
+        pl.DataFrame(X, schema=["a", "b", "c"]),
+        pa.table({name: X[:, j] for j, name in enumerate("abc")}),
+    ):
+        model = KMeans(2, random_state=0).fit(table)
+        assert model.feature_names_in_.tolist() == ["a", "b", "c"]
+        np.testing.assert_array_equal(model.labels_, expected.labels_)
+        np.testing.assert_array_equal(model.predict(table), expected.labels_)
+    assert KMeans(2, random_state=0).fit(X.tolist()).inertia_ == expected.inertia_
+    assert expected.get_feature_names_out().tolist() == ["kmeans0", "kmeans1"]
+    frame = KMeans(2).set_output(transform="pandas").fit_transform(pd.DataFrame(X))
+    assert list(frame.columns) == ["kmeans0", "kmeans1"]
+
+
+def test_float32_stays_float32():
+    model = DPMeans(3.0, random_state=0).fit(X.astype(np.float32))
+    assert model.cluster_centers_.dtype == model.transform(X.astype(np.float32)).dtype == np.float32
+
+
+def test_sparse_integers_and_changed_centers():
+    model = KMeans(2, random_state=0).fit(sp.csr_matrix(np.eye(6, dtype=int)))
+    assert model.labels_.shape == (6,)
+    model = KMeans(2, random_state=0).fit(X)
+    model.cluster_centers_ = model.cluster_centers_[::-1].copy()
+    np.testing.assert_array_equal(model.predict(X), 1 - model.labels_)
+
+
+def test_paths_and_farthest_first_check_their_rows():
+    for function in (penalties.path, lambda Y: penalties.farthest_first(Y, 2)):
+        with pytest.raises(ValueError, match="NaN"):
+            function([[np.nan], [1.0]])
+        with pytest.raises(ValueError, match="0 sample"):
+            function(np.empty((0, 2)))

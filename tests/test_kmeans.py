@@ -1,0 +1,194 @@
+"""KMeans: the path of the plain loop and of scikit-learn, from any source and with any threads."""
+
+import warnings
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from reference.kmeans import kmeans as plain_kmeans
+from sklearn.cluster import KMeans as SklearnKMeans
+from sklearn.exceptions import ConvergenceWarning
+
+from madbayes import KMeans
+
+
+def blobs(n, d, k, seed, spread=4.0):
+    r = np.random.default_rng(seed)
+    return (r.normal(size=(k, d)) * spread)[r.integers(0, k, n)] + r.normal(size=(n, d))
+
+
+def rows_of(X, k, seed):
+    return X[np.random.default_rng(seed).choice(len(X), k, replace=False)].astype(float)
+
+
+@pytest.mark.parametrize("d", [1, 2, 6, 7, 20, 130])
+@pytest.mark.parametrize("seed", range(3))
+def test_the_path_of_scikit_learn_and_of_the_plain_loop(d, seed):
+    k = 3 + 2 * seed
+    X = blobs(300, d, k, seed)
+    start = rows_of(X, k, seed)
+    ours = KMeans(k, init=start, tol=0).fit(X)
+    theirs = SklearnKMeans(k, init=start, n_init=1, tol=0).fit(X)
+    labels, centers, objective, n_iter, history = plain_kmeans(X, start)
+    np.testing.assert_array_equal(ours.labels_, labels)
+    np.testing.assert_array_equal(ours.labels_, theirs.labels_)
+    np.testing.assert_allclose(ours.cluster_centers_, centers, rtol=1e-10, atol=1e-12)
+    assert ours.n_iter_ == n_iter == theirs.n_iter_
+    assert ours.inertia_ == pytest.approx(objective, rel=1e-10)
+    np.testing.assert_allclose(ours.objective_history_, history, rtol=1e-9)
+    np.testing.assert_array_equal(ours.predict(X), ours.labels_)
+
+
+def test_exact_ties_go_to_the_lowest_index():
+    X = np.array([[0.0], [1.0], [2.0], [3.0], [4.0]])
+    model = KMeans(2, init=[[0.0], [4.0]], tol=0, max_iter=1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model.fit(X)
+    assert model.predict([[2.0]])[0] == plain_kmeans(X, [[0.0], [4.0]], max_iter=1)[0][2]
+    grid = np.array([[i, j] for i in range(8) for j in range(8)], dtype=float)
+    start = grid[[0, 7, 56, 63]]
+    np.testing.assert_array_equal(
+        KMeans(4, init=start, tol=0).fit(grid).labels_, plain_kmeans(grid, start)[0]
+    )
+
+
+@pytest.mark.parametrize("d", [2, 30])
+def test_empty_clusters_take_the_farthest_rows(d):
+    X = blobs(200, d, 3, seed=0)
+    start = np.r_[X[:2], np.full((2, d), 1e3), np.full((1, d), -1e3)]
+    ours = KMeans(5, init=start, tol=0).fit(X)
+    labels, _, objective, n_iter, _ = plain_kmeans(X, start)
+    np.testing.assert_array_equal(ours.labels_, labels)
+    assert ours.n_iter_ == n_iter
+    assert ours.inertia_ == pytest.approx(objective, rel=1e-10)
+    assert np.bincount(ours.labels_).min() > 0
+
+
+@pytest.mark.parametrize("d", [3, 40])
+def test_any_source_gives_the_same_bits(d, tmp_path):
+    X = np.round(blobs(5000, d, 6, seed=1) * 5 + 100).clip(0, 255)
+    start = rows_of(X, 6, 0)
+    expected = KMeans(6, init=start, tol=0).fit(X)
+    wide = np.zeros((10_000, 2 * d))
+    wide[::2, ::2] = X
+    read_only = X.copy()
+    read_only.flags.writeable = False
+    np.save(tmp_path / "rows.npy", X)
+    for source in (
+        np.asfortranarray(X),
+        wide[::2, ::2],
+        X[::-1][::-1],
+        read_only,
+        np.load(tmp_path / "rows.npy", mmap_mode="r"),
+        X.astype(np.uint8),
+        X.astype(np.int16),
+        X.astype(np.int64),
+        X.astype(np.float32),
+    ):
+        found = KMeans(6, init=start, tol=0).fit(source)
+        np.testing.assert_array_equal(found.labels_, expected.labels_)
+        assert found.inertia_ == expected.inertia_
+        np.testing.assert_array_equal(found.predict(source), expected.labels_)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_sparse_is_dense(dtype):
+    X = np.where(np.random.default_rng(0).random((600, 50)) < 0.2, blobs(600, 50, 4, 0), 0.0)
+    X = X.astype(dtype)
+    start = rows_of(X, 4, 1)
+    dense, sparse = (KMeans(4, init=start, tol=0).fit(A) for A in (X, sp.csr_matrix(X)))
+    np.testing.assert_array_equal(dense.labels_, sparse.labels_)
+    assert dense.inertia_ == pytest.approx(sparse.inertia_, rel=1e-9)
+    np.testing.assert_allclose(dense.transform(X), sparse.transform(sp.csr_array(X)), rtol=1e-6)
+
+
+@pytest.mark.parametrize("d", [2, 25])
+def test_weights_are_repetitions_and_zero_is_removal(d):
+    X = blobs(300, d, 4, seed=2)
+    weight = np.random.default_rng(0).integers(0, 4, 300)
+    start = rows_of(X, 4, 3)
+    weighted = KMeans(4, init=start, tol=0).fit(X, sample_weight=weight)
+    repeated = KMeans(4, init=start, tol=0).fit(np.repeat(X, weight, axis=0))
+    np.testing.assert_array_equal(weighted.predict(X), repeated.predict(X))
+    assert weighted.inertia_ == pytest.approx(repeated.inertia_)
+    drawn = [KMeans(4, random_state=5).fit(X, sample_weight=weight)]
+    drawn.append(KMeans(4, random_state=5).fit(np.repeat(X, weight, axis=0)))
+    np.testing.assert_array_equal(drawn[0].predict(X), drawn[1].predict(X))
+
+
+@pytest.mark.parametrize(("d", "k"), [(2, 20), (6, 20), (24, 50)])
+def test_the_number_of_threads_changes_nothing(d, k):
+    X = blobs(40_000, d, k, seed=3).astype(np.float32)
+    one, two, eight = (
+        KMeans(k, random_state=0, max_iter=15, tol=1e-3, n_jobs=n).fit(X) for n in (1, 2, 8)
+    )
+    for other in (two, eight):
+        np.testing.assert_array_equal(one.labels_, other.labels_)
+        np.testing.assert_array_equal(one.cluster_centers_, other.cluster_centers_)
+        np.testing.assert_array_equal(one.objective_history_, other.objective_history_)
+
+
+def test_the_order_of_the_rows_changes_nothing_but_the_order():
+    X = blobs(2000, 8, 5, seed=4)
+    shuffle = np.random.default_rng(0).permutation(2000)
+    a, b = KMeans(5, random_state=0).fit(X), KMeans(5, random_state=0).fit(X[shuffle])
+    np.testing.assert_array_equal(a.labels_[shuffle], b.labels_)
+
+
+def test_far_from_the_origin_and_tight_clusters():
+    r = np.random.default_rng(0)
+    for d in (2, 40):
+        for X in (
+            blobs(500, d, 5, seed=5) + 1e6,
+            (blobs(500, d, 5, seed=5) + 1e4).astype(np.float32),
+            # float32 products cannot tell these centres apart
+            1e3 * r.integers(0, 3, (500, 1)) + 1e-3 * r.normal(size=(500, d)),
+        ):
+            start = rows_of(X, 5, 0)
+            ours = KMeans(5, init=start, tol=0).fit(X)
+            np.testing.assert_array_equal(ours.labels_, plain_kmeans(X, start)[0])
+            np.testing.assert_array_equal(ours.predict(X), ours.labels_)
+
+
+def test_history_never_rises_and_ends_at_the_objective():
+    model = KMeans(10, random_state=0, tol=0).fit(blobs(3000, 12, 10, seed=6, spread=1.0))
+    history = model.objective_history_
+    assert (np.diff(history) <= 1e-12 * history[:-1]).all()
+    assert (
+        history[-1]
+        == model.inertia_
+        == model.objective_
+        == -model.score(blobs(3000, 12, 10, seed=6, spread=1.0))
+    )
+
+
+def test_starts():
+    X = blobs(400, 3, 4, seed=7)
+    by_callable = KMeans(4, init=lambda X, k, random_state: X[:k], n_init=1).fit(X)
+    by_array = KMeans(4, init=X[:4]).fit(X)
+    np.testing.assert_array_equal(by_callable.labels_, by_array.labels_)
+    many = KMeans(4, init="random", n_init=5, random_state=0).fit(X)
+    few = KMeans(4, init="random", n_init=1, random_state=0).fit(X)
+    assert many.inertia_ <= few.inertia_
+    assert KMeans(4, random_state=0).fit(X).inertia_ == KMeans(4, random_state=0).fit(X).inertia_
+
+
+def test_fewer_different_rows_than_clusters():
+    with pytest.warns(ConvergenceWarning, match="distinct clusters"):
+        model = KMeans(3, random_state=0).fit(np.repeat([[0.0], [1.0]], 5, axis=0))
+    assert model.inertia_ == 0
+    with pytest.warns(ConvergenceWarning, match="max_iter=1"):
+        KMeans(5, random_state=0, max_iter=1, tol=0).fit(blobs(500, 2, 5, seed=0, spread=1.0))
+
+
+def test_memory_stays_far_below_rows_times_clusters():
+    resource = pytest.importorskip("resource")
+    X = np.random.default_rng(0).normal(size=(400_000, 16)).astype(np.float32)
+    KMeans(200, init=X[:200], max_iter=1, tol=1e9).fit(X[:5000])
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        KMeans(200, init=X[:200], max_iter=2, tol=0).fit(X)
+    grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024
+    assert grown < 400_000 * 200 * 4 / 2
