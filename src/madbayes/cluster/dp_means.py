@@ -276,7 +276,7 @@ class DPMeans(CentersMixin):
     >>> model.n_clusters_, model.evidence_.strength
     (3, 'strong')
     >>> DPMeans(penalty=20.0, algorithm="paper").fit(X).n_clusters_
-    3
+    4
     """
 
     def __init__(
