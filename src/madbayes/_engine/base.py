@@ -52,6 +52,11 @@ class CentersMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMix
                         rows = block[first - a : first - a + 1024]
                         squared = np.empty((centers.shape[0], rows.shape[0]))
                         distances_to(rows, centers, squared)
+                        if not np.isfinite(squared).all():
+                            raise ValueError(
+                                "X and the centres are so far apart that squared distances "
+                                "overflow float64. Divide both by a large number."
+                            )
                         out[first : first + rows.shape[0]] = np.sqrt(squared).T
 
             run(partial, segments(source.n, 1))

@@ -17,13 +17,29 @@ DTYPES = [np.float64, np.float32, np.float16, np.uint8, np.int8, np.uint16, np.i
 
 def check_rows(estimator: BaseEstimator, X: Any, *, reset: bool = True) -> Any:
     """X as a 2-d array or CSR matrix of finite numbers, copied only where it has to be."""
-    if hasattr(X, "to_pandas") and hasattr(X, "column_names"):  # a pyarrow table
-        X = X.to_pandas()
-    X = validate_data(estimator, X, reset=reset, accept_sparse="csr", dtype=DTYPES)
-    if sp.issparse(X):
-        X = sp.csr_array(X)
-        if X.dtype not in (np.float32, np.float64):
-            X = X.astype(np.float64)
+    X = without_arrow(X)
+    return canonical(validate_data(estimator, X, reset=reset, accept_sparse="csr", dtype=DTYPES))
+
+
+def check_table(X: Any) -> Any:
+    """The same for functions that are not estimators."""
+    return canonical(check_array(without_arrow(X), accept_sparse="csr", dtype=DTYPES))
+
+
+def without_arrow(X: Any) -> Any:
+    """A pyarrow table as a data frame; anything else as it is."""
+    return X.to_pandas() if hasattr(X, "to_pandas") and hasattr(X, "column_names") else X
+
+
+def canonical(X: Any) -> Any:
+    """CSR in order, without duplicates, float32 or float64; the caller's own is not touched."""
+    if not sp.issparse(X):
+        return X
+    X = sp.csr_array(X)
+    if X.dtype not in (np.float32, np.float64):
+        X = X.astype(np.float64)
+    if not X.has_canonical_format:
+        X = X.copy()
         X.sum_duplicates()
     return X
 

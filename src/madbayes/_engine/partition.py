@@ -18,7 +18,7 @@ from madbayes._engine.rows import DIRECT_COLUMNS, segments
 from madbayes._engine.rows import Rows as Source
 from madbayes._engine.threads import Run
 from madbayes._kernels import assign as products
-from madbayes._kernels.assign import Centers, Tally
+from madbayes._kernels.assign import Centers, Tally, move_row
 from madbayes._kernels.direct import assign_direct
 from madbayes._kernels.rows import (
     distances_to,
@@ -54,6 +54,7 @@ class Partition:
         self.weight = NO_WEIGHT if weight is None else np.ascontiguousarray(weight, np.float64)
         self.labels = np.full(source.n, -1, dtype=np.int32)
         self.sse = 0.0  # Σ w d² to the centres that `assign` or `means` dealt with last
+        self._sse_peak = 0.0  # the largest it has been since it was last measured
         self.frame = frame or measure(source, self.weight, run)
         self.offset, self.scale = self.frame.offset, self.frame.scale
         self._direct = not source.sparse and source.d <= DIRECT_COLUMNS
@@ -79,6 +80,7 @@ class Partition:
         first, last = rows or (0, self.source.n)
         k = centers.shape[0]
         self._make_room(k)
+        check_reach(centers, self.frame, self.source.d)
         fresh = self._bounds_for is None or self._bounds_for.shape != centers.shape
         if fresh:
             self._forget_bounds(centers, first, last)
@@ -107,7 +109,7 @@ class Partition:
         stats = np.sum(self.run(partial, zip(self._segments, self._tallies, strict=True)), axis=0)
         if not fresh or (first, last) == (0, self.source.n):
             self._bounds_for = view.exact
-        self.sse += stats[0]
+        self._add_sse(stats[0])
         # Where the float32 product cannot tell most rows apart, do not try it again.
         self._use32 = self._use32 and stats[3] <= 0.3 * (last - first)
         return int(stats[1])
@@ -174,21 +176,27 @@ class Partition:
     def means(self, centers: np.ndarray) -> np.ndarray:
         """The weighted mean of each cluster; an empty one keeps its place in `centers`."""
         sums, weight, count = self.totals()
-        new = np.array(centers, dtype=np.float64)
         filled = count > 0
-        new[filled] = self.offset + sums[filled] / weight[filled, None]
-        self.sse -= float(weight[filled] @ ((new[filled] - centers[filled]) ** 2).sum(axis=1))
-        self.sse = max(self.sse, 0.0)
+        if not (weight[filled] > 0).all():  # weights too different for running sums
+            self.recount()
+            sums, weight, count = self.totals()
+        new = np.array(centers, dtype=np.float64)
+        new[filled] = sums[filled] / weight[filled, None]
+        self._add_sse(-float(weight[filled] @ ((new[filled] - centers[filled]) ** 2).sum(axis=1)))
+        if self.sse < 1e-5 * self._sse_peak and self.labels.min() >= 0:
+            self.measure_sse(new)  # most of the digits have cancelled
         return new
 
+    def _add_sse(self, change: float) -> None:
+        self.sse = max(self.sse + change, 0.0)
+        self._sse_peak = max(self._sse_peak, self.sse)
+
     def totals(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Sums (shifted by `offset`), weights and numbers of rows of each cluster."""
-        sums, weight, count = (np.array(part) for part in self._tallies[0][:3])
-        for tally in self._tallies[1:]:
-            sums += tally.sums
-            weight += tally.weight
-            count += tally.count
-        return sums, weight, count
+        """Sums, weights and numbers of rows of each cluster."""
+        sums, low = merge([(tally.sums, tally.low) for tally in self._tallies])
+        count = np.sum([tally.count for tally in self._tallies], axis=0)
+        sums = sums + low
+        return sums[:, :-1], sums[:, -1], count
 
     def recount(self) -> None:
         """Add up sums and weights afresh from the labels, which removes what rounding left."""
@@ -198,7 +206,7 @@ class Partition:
             for part in tally[:3]:
                 part[:] = 0
             for a, b, block in self.source.blocks(first, last):
-                tally_rows(block, self.weight[a:b], self.labels[a:b], self.offset, *tally[:3])
+                tally_rows(block, self.weight[a:b], self.labels[a:b], tally)
 
         self.run(partial, zip(self._segments, self._tallies, strict=True))
 
@@ -212,21 +220,18 @@ class Partition:
                 for a, b, block in self.source.blocks(*segment)
             )
 
-        self.sse = float(sum(self.run(partial, segments(self.source.n, 1))))
+        self.sse = self._sse_peak = float(sum(self.run(partial, segments(self.source.n, 1))))
         return self.sse
 
     def move(self, row: int, to: int, gain: float) -> None:
         """Put one row into cluster `to`; `gain` is how much that lowers the error."""
         at = next(s for s, (a, b) in enumerate(self._segments) if a <= row < b)
         w = self.weight[row] if self.weight.shape[0] else 1.0
-        value = w * (self.source.take(np.array([row]))[0] - self.offset)
-        tally = self._tallies[at]
-        for cluster, sign in ((self.labels[row], -1), (to, 1)):
-            tally.sums[cluster] += sign * value
-            tally.weight[cluster] += sign * w
-            tally.count[cluster] += sign if w > 0 else 0
+        if w > 0:
+            x = self.source.take(np.array([row]))
+            move_row(x, 0, w, self.labels[row], to, self._tallies[at])
         self.labels[row] = to
-        self.sse -= gain
+        self._add_sse(-gain)
         self._bounds_for = None
 
     def drop(self, keep: np.ndarray) -> None:
@@ -235,7 +240,7 @@ class Partition:
         new_label = np.where(keep, np.cumsum(keep) - 1, -1).astype(np.int32)
         self.labels[:] = new_label[self.labels]
         self._tallies = [
-            Tally(t.sums[keep], t.weight[keep], t.count[keep], t.stats) for t in self._tallies
+            Tally(t.sums[keep], t.low[keep], t.count[keep], t.stats) for t in self._tallies
         ]
         if self._bounds_for is not None:
             self._bounds_for = self._bounds_for[keep]
@@ -283,7 +288,6 @@ class Partition:
                     opened_at,
                     half_gap,
                     exact,
-                    self.offset,
                     self.scale,
                     k_old,
                     self._rows(first, end, False),
@@ -292,7 +296,7 @@ class Partition:
             return tally.stats
 
         stats = np.sum(self.run(partial, zip(self._segments, self._tallies, strict=True)), axis=0)
-        self.sse += stats[0]
+        self._add_sse(stats[0])
         self._bounds_for = None
         return np.vstack([centers, new])
 
@@ -302,8 +306,9 @@ class Partition:
             return
         cuts = segments(self.source.n, k)
         old, self._segments = self._tallies, cuts
+        shape = (k, self.source.d + 1)
         self._tallies = [
-            Tally(np.zeros((k, self.source.d)), np.zeros(k), np.zeros(k, np.int64), np.zeros(4))
+            Tally(np.zeros(shape), np.zeros(shape), np.zeros(k, np.int64), np.zeros(4))
             for _ in cuts
         ]
         if not old:
@@ -326,7 +331,8 @@ def measure(source: Source, weight: np.ndarray, run: Run) -> Frame:
         check_spread(largest, total, source.d)
         mean = np.asarray(sums).ravel() / total
         return Frame(mean, total, np.zeros(source.d), power_of_two(largest))
-    origin = source.take(np.array([0]))[0]
+    first = int(np.argmax(weight > 0)) if weight.shape[0] else 0  # a row that counts
+    origin = source.take(np.array([first]))[0]
 
     def partial(segment: tuple[int, int]) -> tuple[np.ndarray, float, float]:
         sums, total, largest = np.zeros(source.d), 0.0, 0.0
@@ -340,7 +346,37 @@ def measure(source: Source, weight: np.ndarray, run: Run) -> Frame:
     largest = float(max(part[2] for part in parts))
     check_spread(largest, total, source.d)
     mean = origin + sum(part[0] for part in parts) / total
+    with np.errstate(over="ignore"):
+        farthest = np.abs(origin).max() + largest
+        if not farthest * max(total, 1.0) < 1e307:
+            raise ValueError(
+                f"X reaches {farthest:.3g}: the sum of its rows would overflow float64. "
+                "Subtract its mean, or divide it."
+            )
     return Frame(mean, total, mean, power_of_two(largest))
+
+
+def merge(parts: list[tuple[np.ndarray, np.ndarray]]) -> tuple[np.ndarray, np.ndarray]:
+    """Add up sums that are kept in two parts, in order."""
+    high, low = (np.array(part) for part in parts[0])
+    for more, more_low in parts[1:]:
+        total = high + more
+        back = total - high
+        low += (high - (total - back)) + (more - back) + more_low
+        high = total
+    return high, low
+
+
+def check_reach(centers: np.ndarray, frame: Frame, d: int) -> None:
+    """Squared distances between rows and centres must not overflow."""
+    with np.errstate(over="ignore"):
+        reach = float(np.abs(centers - frame.offset).max(initial=0.0)) + 1.0 / frame.scale
+        top = np.float64(reach) ** 2 * max(frame.total_weight, 1.0) * d
+    if not top < 1e307:
+        raise ValueError(
+            f"X and the centres are {reach:.3g} apart: the sum of squared distances would overflow "
+            f"float64. Divide both by, say, {reach:.1g}."
+        )
 
 
 def power_of_two(largest: float) -> float:

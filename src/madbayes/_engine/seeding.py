@@ -5,16 +5,16 @@ import numpy as np
 from madbayes._engine.rows import Rows, segments
 from madbayes._engine.threads import Run
 from madbayes._kernels.rows import distances_to, project
+from madbayes._kernels.sparse import sparse_distances_to
 
 
 def squared_distances(source: Rows, first: int, last: int, points: np.ndarray) -> np.ndarray:
     """(m, last - first) squared distances of a range of rows to m points."""
     out = np.empty((points.shape[0], last - first))
     if source.sparse:
-        X = source.X[first:last]
-        norm2 = np.asarray(X.multiply(X).sum(axis=1)).ravel()
-        products = np.asarray(X @ points.T).T
-        return np.maximum(norm2 + (points**2).sum(axis=1)[:, None] - 2.0 * products, 0.0)
+        X, points = source.X, np.ascontiguousarray(points)
+        sparse_distances_to(X.data, X.indices, X.indptr, first, points, out)
+        return out
     for a, b, block in source.blocks(first, last):
         part = np.empty((points.shape[0], b - a))
         distances_to(block, points, part)

@@ -19,7 +19,7 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-from madbayes._kernels.distance import sqdist, sqnorm
+from madbayes._kernels.distance import add_row, sqdist, sqnorm
 
 TILE_ROWS = 512  # rows and their products with centres stay in a core's own cache
 TILE_COLUMNS = 128
@@ -28,6 +28,7 @@ UP = 1.0 + 2.0**-21  # covers the rounding of a bound that is kept in float32
 DOWN = 1.0 - 2.0**-21
 EPS32 = 2.0**-24
 EPS64 = 2.0**-53
+TINY = 2.0**-148  # float32 has no finer steps than 2**-149
 
 
 class Centers(NamedTuple):
@@ -86,8 +87,8 @@ class Scratch(NamedTuple):
 class Tally(NamedTuple):
     """What a segment of the rows adds up to: kept from pass to pass, changed by rows that move."""
 
-    sums: np.ndarray  # (k, d) float64: weighted sums of shifted (not scaled) rows; k = 0: not kept
-    weight: np.ndarray  # (k,) float64
+    sums: np.ndarray  # (k, d + 1) float64: weighted sums of the rows, and of their weights
+    low: np.ndarray  # (k, d + 1) float64: what rounding left out of `sums`
     count: np.ndarray  # (k,) int64: rows of positive weight
     stats: np.ndarray  # (4,) float64: change of the objective, rows moved, far rows, hard rows
 
@@ -95,7 +96,8 @@ class Tally(NamedTuple):
 @njit(nogil=True, cache=True)
 def error_bound(d, norm, longest, eps):
     """How far a computed score can be from the true one (Higham 2002, section 3.1, with room)."""
-    return eps * ((d + 8.0) * norm * longest + 2.0 * longest * longest + 2.0 * norm * norm)
+    rounding = eps * ((d + 8.0) * norm * longest + 2.0 * longest * longest + 2.0 * norm * norm)
+    return rounding + (d + 8.0) * TINY * (1.0 + norm + longest) if eps == EPS32 else rounding
 
 
 @njit(nogil=True, cache=True)
@@ -296,13 +298,22 @@ def tell_apart(X, chosen, n_chosen, centers, lower, scratch, nearest):
 
 
 @njit(nogil=True, cache=True)
+def move_row(X, i, w, p, q, tally):
+    """Row i of X leaves the sums of cluster p (if p >= 0) and joins those of q (if q >= 0)."""
+    if q >= 0:
+        add_row(tally.sums[q], tally.low[q], X[i], w)
+        tally.count[q] += 1
+    if p >= 0:
+        add_row(tally.sums[p], tally.low[p], X[i], -w)
+        tally.count[p] -= 1
+
+
+@njit(nogil=True, cache=True)
 def settle(X, chosen, nearest, own, n_chosen, centers, rows, tally, penalty):
     """Rows `chosen` belong to `nearest`: bring labels, bounds, sums and objective up to date."""
     labels, upper, lower, weight, far = rows.labels, rows.upper, rows.lower, rows.weight, rows.far
-    exact, offset, scale, group = centers.exact, centers.offset, centers.scale, centers.group
-    sums, weights, count = tally.sums, tally.weight, tally.count
+    exact, scale, group = centers.exact, centers.scale, centers.group
     stats = tally.stats
-    keep_sums = sums.shape[0] > 0
     weighted = weight.shape[0] > 0
     for b in range(n_chosen):
         i = chosen[b]
@@ -319,17 +330,8 @@ def settle(X, chosen, nearest, own, n_chosen, centers, rows, tally, penalty):
                 g = group[p]
                 lower[i, g] = min(lower[i, g], np.sqrt(own[b]) * scale * DOWN)
                 stats[0] -= w * own[b]
-            if keep_sums and w > 0.0:
-                for j in range(X.shape[1]):
-                    v = w * (np.float64(X[i, j]) - offset[j])
-                    sums[q, j] += v
-                    if p >= 0:
-                        sums[p, j] -= v
-                weights[q] += w
-                count[q] += 1
-                if p >= 0:
-                    weights[p] -= w
-                    count[p] -= 1
+            if w > 0.0:
+                move_row(X, i, w, p, q, tally)
         if far.shape[0] > 0 and w * d2 > penalty:
             far[i] = 1
             stats[2] += 1

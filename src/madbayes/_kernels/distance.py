@@ -32,6 +32,37 @@ def _sqdist_lanes(X, i, C, c):
     return total
 
 
+@njit(nogil=True, cache=True)
+def add(high, low, a, b, value):
+    """high[a, b] + low[a, b] += value, with twice the digits (Knuth's two-sum).
+
+    So what leaves a sum takes with it all that it brought, however large it was.
+    """
+    old = high[a, b]
+    new = old + value
+    back = new - old
+    low[a, b] += (old - (new - back)) + (value - back)
+    high[a, b] = new
+
+
+@njit(nogil=True, cache=True)
+def add_row(high, low, x, w):
+    """`add` of w * x, and of w itself behind it."""
+    d = x.shape[0]
+    for j in range(d):
+        value = w * x[j]
+        old = high[j]
+        new = old + value
+        back = new - old
+        low[j] += (old - (new - back)) + (value - back)
+        high[j] = new
+    old = high[d]
+    new = old + w
+    back = new - old
+    low[d] += (old - (new - back)) + (w - back)
+    high[d] = new
+
+
 @njit(nogil=True, cache=True, fastmath={"reassoc"})
 def sqnorm(X, i):
     """Squared length of row i of X, in float64."""

@@ -3,7 +3,7 @@
 import numpy as np
 from numba import njit
 
-from madbayes._kernels.assign import DOWN, UP
+from madbayes._kernels.assign import DOWN, UP, move_row
 from madbayes._kernels.distance import sqdist
 
 
@@ -53,17 +53,13 @@ def project(X, direction, out):
 
 
 @njit(nogil=True, cache=True)
-def tally_rows(X, weight, labels, offset, sums, weights, count):
+def tally_rows(X, weight, labels, tally):
     """Add the rows of X to the sums of their clusters."""
     weighted = weight.shape[0] > 0
     for i in range(X.shape[0]):
         w = weight[i] if weighted else 1.0
         if w > 0.0:
-            c = labels[i]
-            for j in range(X.shape[1]):
-                sums[c, j] += w * (np.float64(X[i, j]) - offset[j])
-            weights[c] += w
-            count[c] += 1
+            move_row(X, i, w, -1, labels[i], tally)
 
 
 @njit(nogil=True, cache=True)
@@ -85,14 +81,13 @@ def open_clusters(X, weight, labels, exact, penalty, limit, opened):
 
 
 @njit(nogil=True, cache=True)
-def offer(X, first, new, opened_at, half_gap, exact, offset, scale, k_old, rows, tally):
+def offer(X, first, new, opened_at, half_gap, exact, scale, k_old, rows, tally):
     """Rows first, first + 1, … may move to the new centres that were opened before or by them.
 
     `half_gap[c, m]` is half the distance between centre c and new centre m, scaled: a row nearer to
     its centre than that cannot be nearer to m.
     """
-    labels, uppers, weight = rows.labels, rows.upper, rows.weight
-    sums, weights, count, stats = tally.sums, tally.weight, tally.count, tally.stats
+    labels, uppers, weight, stats = rows.labels, rows.upper, rows.weight, tally.stats
     for i in range(X.shape[0]):
         p = labels[i]
         if p >= k_old or opened_at[0] > first + i:
@@ -120,11 +115,4 @@ def offer(X, first, new, opened_at, half_gap, exact, offset, scale, k_old, rows,
             stats[0] += w * (best - own)
             stats[1] += 1
             if w > 0.0:
-                for j in range(X.shape[1]):
-                    v = w * (np.float64(X[i, j]) - offset[j])
-                    sums[k_old + q, j] += v
-                    sums[p, j] -= v
-                weights[k_old + q] += w
-                weights[p] -= w
-                count[k_old + q] += 1
-                count[p] -= 1
+                move_row(X, i, w, p, k_old + q, tally)

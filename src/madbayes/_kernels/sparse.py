@@ -9,19 +9,42 @@ import numpy as np
 from numba import njit
 
 from madbayes._kernels.assign import DOWN, EPS64, UP, error_bound
-from madbayes._kernels.distance import sqdist
+from madbayes._kernels.distance import add, sqdist
 
 
 @njit(nogil=True, cache=True)
 def sparse_sqdist(data, indices, lo, hi, exact, c, center_norm2):
-    """‖x - c‖² from the entries of x alone, and how far off it can be."""
-    total = center_norm2
-    norm2 = 0.0
+    """‖x - c‖² from the entries of x, which are in order, and how far off it can be."""
+    d = exact.shape[1]
+    total = 0.0
+    inside = 0.0
     for e in range(lo, hi):
-        x, v = np.float64(data[e]), exact[c, indices[e]]
-        total += x * (x - 2.0 * v)
-        norm2 += x * x
-    return max(0.0, total), EPS64 * (hi - lo + 8.0) * (norm2 + 2.0 * center_norm2)
+        v = exact[c, indices[e]]
+        total += (data[e] - v) ** 2
+        inside += v * v
+    rest = center_norm2 - inside
+    if rest > 1e-6 * center_norm2:
+        return total + rest, EPS64 * (d + 8.0) * (total + 2.0 * center_norm2)
+    rest = 0.0  # nearly all of it cancels: add up the columns that x does not have
+    e = lo
+    for j in range(d):
+        if e < hi and indices[e] == j:
+            e += 1
+        else:
+            rest += exact[c, j] * exact[c, j]
+    return total + rest, EPS64 * (d + 8.0) * (total + rest)
+
+
+@njit(nogil=True, cache=True)
+def sparse_distances_to(data, indices, indptr, first, points, out):
+    """out[c, i] = squared distance of row first + i to row c of `points`."""
+    for c in range(points.shape[0]):
+        norm2 = 0.0
+        for j in range(points.shape[1]):
+            norm2 += points[c, j] * points[c, j]
+        for i in range(out.shape[1]):
+            lo, hi = indptr[first + i], indptr[first + i + 1]
+            out[c, i] = sparse_sqdist(data, indices, lo, hi, points, c, norm2)[0]
 
 
 @njit(nogil=True, cache=True)
@@ -41,7 +64,7 @@ def assign_sparse(data, indices, indptr, first, centers, transposed, rows, tally
     exact, scale = centers.exact, centers.scale
     half = centers.shifted_half / (scale * scale)
     longest = centers.longest / scale
-    sums, weights, count, stats = tally.sums, tally.weight, tally.count, tally.stats
+    sums, low_sums, count, stats = tally.sums, tally.low, tally.count, tally.stats
     d, k = transposed.shape
     scores = np.empty(k)
     dense = np.empty((1, d))
@@ -56,7 +79,7 @@ def assign_sparse(data, indices, indptr, first, centers, transposed, rows, tally
                 limit = np.sqrt(penalty / w) * scale * DOWN
         # 1. bounds
         p = labels[r]
-        own = 0.0
+        own, slack = 0.0, 0.0
         if p >= 0:
             upper = (uppers[r] + centers.drift[p]) * UP
             drift = centers.group_drift[0, 1 if centers.group_mover[0] == p else 0]
@@ -110,18 +133,18 @@ def assign_sparse(data, indices, indptr, first, centers, transposed, rows, tally
             labels[r] = q
             stats[0] += w * (d2 - own)
             stats[1] += 1
-            if sums.shape[0] > 0 and w > 0.0:
+            if w > 0.0:
                 for e in range(lo, hi):
-                    sums[q, indices[e]] += w * data[e]
+                    add(sums, low_sums, q, indices[e], w * data[e])
                     if p >= 0:
-                        sums[p, indices[e]] -= w * data[e]
-                weights[q] += w
+                        add(sums, low_sums, p, indices[e], -(w * data[e]))
+                add(sums, low_sums, q, d, w)
                 count[q] += 1
                 if p >= 0:
-                    weights[p] -= w
+                    add(sums, low_sums, p, d, -w)
                     count[p] -= 1
         if far.shape[0] > 0:
-            if abs(w * d2 - penalty) <= 1e-9 * penalty:  # too close to call from the entries alone
+            if abs(w * d2 - penalty) <= 2.0 * w * slack + 1e-12 * penalty:  # too close to call
                 dense_row(data, indices, lo, hi, dense)
                 d2 = sqdist(dense, 0, exact, q)
             if w * d2 > penalty:

@@ -44,6 +44,7 @@ from madbayes.penalties.path import find_path
 FIRST_STRETCH = 1024  # rows before the first look at who opens a cluster
 FAR_ROWS = 8192  # rows under the serial rule at a time
 DENSE_VALUES = 2**28  # a CSR matrix up to this size is made dense for the search
+GAPS = 2**22  # distances between old and new centres that are kept at a time
 
 
 @dataclass(frozen=True)
@@ -77,12 +78,14 @@ def assign_or_open(
         room = max_clusters - centers.shape[0]
         opened = far[:0]
         if far.size and room > 0:
-            if far.size > FAR_ROWS:  # the rest comes in the next stretch
-                last = int(far[FAR_ROWS])
-                far = far[:FAR_ROWS]
+            at_once = min(FAR_ROWS, max(256, GAPS // centers.shape[0]))
+            if far.size > at_once:  # the rest comes in the next stretch
+                last = int(far[at_once])
+                far = far[:at_once]
             opened = partition.open_clusters(centers, far, penalty, room)
-            centers = partition.offer(centers, opened, last)
-            changed = True
+            if opened.size:
+                centers = partition.offer(centers, opened, last)
+                changed = True
         # Few openings: look less often. The result does not depend on it.
         stretch = min(n, 2 * stretch) if opened.size <= 16 else max(256, stretch // 2)
         first = last

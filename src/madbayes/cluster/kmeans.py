@@ -59,9 +59,11 @@ def fill_empty(partition: Partition, centers: np.ndarray) -> np.ndarray:
     if partition.weight.shape[0]:
         d2[partition.weight == 0] = 0.0
     for cluster, row in zip(empty, np.argsort(-d2, kind="stable"), strict=False):
-        if d2[row] > 0:
+        x = partition.source.take(np.array([row]))[0]
+        rounding = 4.0 * np.finfo(np.float64).eps * np.abs(x).max()
+        if d2[row] > x.size * rounding**2:  # not just the mean of equal rows, rounded
             w = partition.weight[row] if partition.weight.shape[0] else 1.0
-            centers[cluster] = partition.source.take(np.array([row]))[0]
+            centers[cluster] = x
             partition.move(int(row), int(cluster), gain=w * d2[row])
     return centers
 
@@ -110,8 +112,7 @@ def lloyd(
             centers = update_means(partition, centers)
         else:
             fresh_sums = False
-            centers = fill_empty(partition, centers)
-            new = update_means(partition, centers)  # 2. means
+            new = update_means(partition, fill_empty(partition, centers))  # 2. means
             history.append(partition.sse)
             if on_pass:
                 on_pass(n_iter, partition.sse)
@@ -205,7 +206,7 @@ class KMeans(CentersMixin):
                 f"n_clusters={k} must be <= n_samples={X.shape[0]}: a cluster needs a row."
             )
         max_iter = check_count("max_iter", self.max_iter)
-        if not isinstance(self.tol, (int, float)) or not 0 <= self.tol < np.inf:
+        if not isinstance(self.tol, (int, float, np.number)) or not 0 <= self.tol < np.inf:
             raise ValueError(f"tol={self.tol!r} must be a number >= 0.")
         n_init = self._count_starts()
         random_state = check_random_state(self.random_state)
@@ -277,9 +278,11 @@ class KMeans(CentersMixin):
 def mean_variance(partition: Partition) -> float:
     """The mean over the columns of the variance of the rows, which scales `tol`."""
     mean = partition.frame.mean[None, :]
-    source = partition.source
+    source, weight = partition.source, partition.weight
 
     def partial(cut: tuple[int, int]) -> float:
-        return float(squared_distances(source, *cut, mean).sum())
+        d2 = squared_distances(source, *cut, mean)[0]
+        return float((weight[cut[0] : cut[1]] * d2 if weight.shape[0] else d2).sum())
 
-    return sum(partition.run(partial, segments(source.n, 1))) / (source.n * source.d)
+    total = sum(partition.run(partial, segments(source.n, 1)))
+    return total / (partition.frame.total_weight * source.d)

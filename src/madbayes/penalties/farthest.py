@@ -8,9 +8,8 @@
 from typing import Any
 
 import numpy as np
-from sklearn.utils.validation import check_array
 
-from madbayes._engine.checks import DTYPES, check_count, check_weight
+from madbayes._engine.checks import check_count, check_table, check_weight
 from madbayes._engine.partition import NO_WEIGHT, measure
 from madbayes._engine.rows import Rows, segments
 from madbayes._engine.seeding import squared_distances
@@ -30,7 +29,7 @@ def farthest_first(
     >>> penalties.farthest_first([[0.0], [1.0], [5.0], [10.0]], n_clusters=2)
     16.0
     """
-    X = check_array(X, accept_sparse="csr", dtype=DTYPES)
+    X = check_table(X)
     with workers(n_jobs) as run:
         return largest_gap(Rows(X), check_weight(sample_weight, X.shape[0]), n_clusters, run)
 

@@ -25,9 +25,8 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_array
 
-from madbayes._engine.checks import DTYPES, check_count, check_penalty, check_weight
+from madbayes._engine.checks import check_count, check_penalty, check_table, check_weight
 from madbayes._engine.lloyd import lloyd_passes, nearest
 from madbayes._engine.partition import measure
 from madbayes._engine.rows import Rows
@@ -126,7 +125,7 @@ class PenaltyPath:
         The division is that of the path: `DPMeans(penalty)` starts from the same idea and goes on
         until nothing lowers the objective.
         """
-        X = self._X if X is None else check_array(X, accept_sparse="csr", dtype=DTYPES)
+        X = self._X if X is None else check_table(X)
         if X is None:
             raise ValueError(
                 "this path does not hold the rows it was made of: pass them, labels_at(penalty, X)."
@@ -342,7 +341,7 @@ def path(
     >>> choice.n_clusters, choice.strength
     (3, 'strong')
     """
-    X = check_array(X, accept_sparse="csr", dtype=DTYPES)
+    X = check_table(X)
     weights = check_weight(sample_weight, X.shape[0])
     with workers(n_jobs) as run:
         return find_path(X, weights, max_clusters, n_clusters_hint, random_state, run)

@@ -1,0 +1,137 @@
+"""One short test for each bug; run: PYTHONPATH=src:tests pytest test_repro.py"""
+
+import tracemalloc
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from reference.dp_means import dp_means
+from reference.farthest_first import farthest_first
+from reference.kmeans import assign, kmeans
+from sklearn.cluster import KMeans as SK
+from sklearn.exceptions import NotFittedError
+
+from madbayes import DPMeans, KMeans, penalties
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+P = dict(algorithm="paper")
+
+
+def blobs(d, seed=1, n=600):
+    r = np.random.default_rng(seed)
+    c = r.normal(size=(4, d)) * 3
+    return c[r.integers(4, size=n)] + r.normal(size=(n, d))
+
+
+@pytest.mark.parametrize("d", [2, 8])
+def test_01_one_sentinel_row(d):
+    X = blobs(d)
+    X[17] = 1e20
+    assert np.array_equal(DPMeans(6.0 * d, **P).fit(X).labels_, dp_means(X, 6.0 * d)[0])
+    init = X[[17, 0, 1, 2, 3, 4]]
+    assert np.array_equal(KMeans(6, init=init, tol=0).fit(X).labels_, kmeans(X, init)[0])
+
+
+def test_02_csr_far_from_origin():
+    X = np.random.default_rng(16).normal(size=(200, 3)) + 1e6
+    assert np.array_equal(DPMeans(0.5, **P).fit(sp.csr_array(X)).labels_, dp_means(X, 0.5)[0])
+
+
+def test_03_more_clusters_than_distinct_rows():
+    r = np.random.default_rng(0)
+    X = np.repeat(r.normal(size=(6, 3)), 7, axis=0)[r.permutation(42)]
+    m = KMeans(9, init=X[:9], tol=0).fit(X)
+    assert m.converged_ and m.n_iter_ < 20
+
+
+def test_04_weights_of_very_different_size():
+    X = np.array([[0.0], [4], [2.2], [-1], [5]])
+    w = np.array([1, 1, 1e-20, 9, 9])
+    m = KMeans(3, init=[[2.0], [-2.5], [6.5]], tol=0).fit(X, sample_weight=w)
+    assert np.isfinite(m.cluster_centers_).all() and m.labels_.tolist() == [1, 2, 0, 1, 2]
+
+
+@pytest.mark.parametrize("d", [3, 8])
+def test_05_predict_overflow_is_an_error(d):
+    m = KMeans(2, random_state=0).fit(blobs(d))
+    for call in (m.predict, m.score, m.transform):
+        with pytest.raises(ValueError, match="overflow"):
+            call(np.full((1, d), 1e200))
+
+
+def test_06_weight_0_is_removal_with_tol():
+    X = blobs(2)
+    Z = np.vstack([X, [[1e6, 0]]])
+    w = np.r_[np.ones(600), 0]
+    a, b = KMeans(8, init=X[:8]).fit(X), KMeans(8, init=X[:8]).fit(Z, sample_weight=w)
+    assert np.array_equal(a.labels_, b.labels_[:600])
+
+
+@pytest.mark.parametrize("s", [1e6, 1e12])
+def test_07_history_with_an_outlier(s):
+    X = blobs(2)
+    X[17] = s
+    assert np.allclose(
+        DPMeans(12.0, **P).fit(X).objective_history_, dp_means(X, 12.0)[4], rtol=1e-6
+    )
+
+
+def test_08_history_csr_far_from_origin():
+    X = blobs(3) + 1e6
+    h = KMeans(8, init=X[:8], tol=0).fit(sp.csr_array(X)).objective_history_
+    assert (np.diff(h) <= 1e-9 * h[:-1]).all()
+
+
+def test_09_csr_of_the_caller_is_not_changed():
+    B = sp.csr_array((np.ones(6), [1, 0, 1, 1, 2, 0], [0, 3, 6]), shape=(2, 3))
+    before = B.data.copy()
+    for a in (B.data, B.indices, B.indptr):
+        a.flags.writeable = False
+    KMeans(2, init=np.eye(3)[:2]).fit(B)
+    assert np.array_equal(B.data, before)
+
+
+def test_10_farthest_first_csr():
+    r = np.random.default_rng(0)
+    for X in (
+        r.integers(0, 200, size=(50, 4)).astype(np.uint8),
+        (r.normal(size=(50, 4)) + 100).astype(np.float32),
+    ):
+        assert penalties.farthest_first(sp.csr_array(X), 3) == pytest.approx(
+            farthest_first(X, 3), rel=1e-9
+        )
+
+
+def test_11_float32_steps_in_certificate():
+    r = np.random.default_rng(3)
+    h = r.normal(size=(300, 8)) * 1e-22
+    X = np.vstack([np.zeros((1, 8)), h, -h, np.eye(8), -np.eye(8)])
+    C = r.normal(size=(40, 8)) * 1e-22
+    m = KMeans(1).fit(X)
+    m.cluster_centers_ = C
+    assert np.array_equal(m.predict(X), assign(X, C)[0])
+
+
+def test_12_memory_of_late_openings():
+    X = np.vstack([np.zeros((24000, 7)), np.random.default_rng(0).normal(size=(16000, 7))])
+    tracemalloc.start()
+    DPMeans(1e-6, max_iter=1, max_clusters=16000, **P).fit(X)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 300e6
+
+
+def test_13_novel_before_fit():
+    with pytest.raises(NotFittedError):
+        DPMeans(1.0, **P).predict([[0.0]], novel=True)
+
+
+def test_14_start_at_the_optimum_counts_as_in_sklearn():
+    X = blobs(2, n=20)
+    assert (
+        KMeans(20, init=X, tol=0).fit(X).n_iter_ == SK(20, init=X, n_init=1, tol=0).fit(X).n_iter_
+    )
+
+
+def test_15_numpy_number_as_tol():
+    KMeans(2, tol=np.float32(1e-4)).fit(blobs(2))
