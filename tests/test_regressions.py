@@ -1,4 +1,4 @@
-"""One short test for each bug; run: PYTHONPATH=src:tests pytest test_repro.py"""
+"""Bugs that were found once: one short test for each."""
 
 import tracemalloc
 
@@ -14,7 +14,7 @@ from sklearn.exceptions import NotFittedError
 from madbayes import DPMeans, KMeans, penalties
 
 pytestmark = pytest.mark.filterwarnings("ignore")
-P = dict(algorithm="paper")
+P = {"algorithm": "paper"}
 
 
 def blobs(d, seed=1, n=600):
