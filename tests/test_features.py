@@ -348,7 +348,10 @@ def test_no_feature_is_drawn_too():
     from madbayes.plots.features import features
 
     model = BPMeans(1e9).fit(bars(30)[0])
-    features(model, (6, 6)).savefig(io.BytesIO())
+    assert model.n_components_ == 0
+    picture = io.BytesIO()
+    features(model, (6, 6)).savefig(picture)
+    assert picture.tell() > 0
 
 
 # Bad input

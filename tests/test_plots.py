@@ -50,7 +50,9 @@ def test_more_columns_are_drawn_by_principal_components(ax):
 
 def test_equal_rows(ax):
     scatter(np.ones((5, 3)), np.zeros(5, int), ax=ax)
-    ax.figure.savefig(io.BytesIO())
+    picture = io.BytesIO()
+    ax.figure.savefig(picture)
+    assert picture.tell() > 0
 
 
 def test_legend_gives_sizes_and_rows_that_belong_nowhere(ax):

@@ -134,4 +134,4 @@ def test_14_start_at_the_optimum_counts_as_in_sklearn():
 
 
 def test_15_numpy_number_as_tol():
-    KMeans(2, tol=np.float32(1e-4)).fit(blobs(2))
+    assert KMeans(2, tol=np.float32(1e-4)).fit(blobs(2)).converged_
