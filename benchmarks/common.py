@@ -100,9 +100,8 @@ def peak_memory():
 def in_process(script, task, python=sys.executable, env=None, timeout=None):
     """Run `script --worker` with `task` in a new process; what its worker returned."""
     command = [str(python), str(script), "--worker", json.dumps(task)]
-    done = subprocess.run(
-        command, capture_output=True, text=True, env={**os.environ, **(env or {})}
-    )
+    env = {**os.environ, **(env or {})}
+    done = subprocess.run(command, capture_output=True, text=True, env=env, timeout=timeout)
     if done.returncode:
         raise RuntimeError(f"{Path(script).name} {task} failed:\n{done.stderr[-2000:]}")
     return json.loads(done.stdout.splitlines()[-1])

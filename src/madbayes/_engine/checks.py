@@ -67,21 +67,19 @@ def check_weight(sample_weight: Any, n: int) -> np.ndarray | None:
     return weight
 
 
-def check_penalty(penalty: Any, *names: str) -> Any:
+def check_penalty(penalty: Any, *names: str, of: str = "cluster") -> Any:
     """A positive finite float, or one of the allowed names."""
     if isinstance(penalty, str) and penalty in names:
         return penalty
     accepted = " or ".join(["a number > 0", *(repr(name) for name in names)])
+    meaning = f"It is the cost of one more {of}, in squared-distance units"
     if isinstance(penalty, bool) or not isinstance(penalty, Real):
-        raise TypeError(
-            f"penalty={penalty!r} must be {accepted}. "
-            "It is the cost of one more cluster, in squared-distance units."
-        )
+        raise TypeError(f"penalty={penalty!r} must be {accepted}. {meaning}.")
     if not 0 < float(penalty) < np.inf:
+        finder = "farthest_first(X, n_clusters)" if of == "cluster" else "feature_path(X)"
         raise ValueError(
-            f"penalty={penalty!r} must be {accepted}. It is the cost of one more cluster, in "
-            "squared-distance units; penalties.farthest_first(X, n_clusters) proposes one for a "
-            "rough number of clusters."
+            f"penalty={penalty!r} must be {accepted}. {meaning}; penalties.{finder} helps to find "
+            "one."
         )
     return float(penalty)
 

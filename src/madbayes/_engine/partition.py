@@ -322,8 +322,9 @@ class Partition:
             self.recount()
 
 
-def measure(source: Source, weight: np.ndarray, run: Run) -> Frame:
+def measure(source: Source, weight: np.ndarray | None, run: Run) -> Frame:
     """The weighted mean, the total weight, and the shift and scale that the kernels work in."""
+    weight = NO_WEIGHT if weight is None else weight
     if source.sparse:
         total = float(weight.sum()) if weight.shape[0] else float(source.n)
         sums = source.X.T @ (weight if weight.shape[0] else np.ones(source.n))
@@ -354,6 +355,17 @@ def measure(source: Source, weight: np.ndarray, run: Run) -> Frame:
                 "Subtract its mean, or divide it."
             )
     return Frame(mean, total, mean, power_of_two(largest))
+
+
+def measure_to_fit(source: Source, weight: np.ndarray | None, run: Run) -> Frame:
+    """The same for rows from which centres are to be found: they must not be too close together."""
+    frame = measure(source, weight, run)
+    if frame.scale > 1e151:
+        raise ValueError(
+            f"X spreads over only {1 / frame.scale:.3g}: squared distances would underflow "
+            f"float64. Multiply X by, say, {frame.scale:.1g} (and the penalty by its square)."
+        )
+    return frame
 
 
 def merge(parts: list[tuple[np.ndarray, np.ndarray]]) -> tuple[np.ndarray, np.ndarray]:
@@ -391,9 +403,4 @@ def check_spread(largest: float, total_weight: float, d: int) -> None:
         raise ValueError(
             f"X spreads over {largest:.3g}: the sum of squared distances would overflow float64. "
             f"Divide X by, say, {largest:.1g} (and the penalty by its square)."
-        )
-    if 0 < largest < 1e-151:
-        raise ValueError(
-            f"X spreads over only {largest:.3g}: squared distances would underflow float64. "
-            f"Multiply X by, say, {1 / largest:.1g} (and the penalty by its square)."
         )

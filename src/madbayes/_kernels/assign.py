@@ -19,6 +19,7 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
+from madbayes._kernels import inner
 from madbayes._kernels.distance import add_row, sqdist, sqnorm
 
 TILE_ROWS = 512  # rows and their products with centres stay in a core's own cache
@@ -93,14 +94,14 @@ class Tally(NamedTuple):
     stats: np.ndarray  # (4,) float64: change of the objective, rows moved, far rows, hard rows
 
 
-@njit(nogil=True, cache=True)
+@inner
 def error_bound(d, norm, longest, eps):
     """How far a computed score can be from the true one (Higham 2002, section 3.1, with room)."""
     rounding = eps * ((d + 8.0) * norm * longest + 2.0 * longest * longest + 2.0 * norm * norm)
     return rounding + (d + 8.0) * TINY * (1.0 + norm + longest) if eps == EPS32 else rounding
 
 
-@njit(nogil=True, cache=True)
+@inner
 def check_bounds(X, next_row, centers, rows, penalty, active, own):
     """Step 1, until `active` is full. Returns (the row to go on with, rows in active, rows new)."""
     labels, uppers, lower, weight, far = rows.labels, rows.upper, rows.lower, rows.weight, rows.far
@@ -149,7 +150,7 @@ def check_bounds(X, next_row, centers, rows, penalty, active, own):
     return next_row, n_active, n_new
 
 
-@njit(nogil=True, cache=True)
+@inner
 def two_smallest(half, products, lo, hi, best, second, place):
     """For each column of `products` the smallest of half - products in rows lo..hi, and the next.
 
@@ -188,7 +189,7 @@ def two_smallest(half, products, lo, hi, best, second, place):
             best[r] = v if v < old else old
 
 
-@njit(nogil=True, cache=True)
+@inner
 def multiply(X, n_active, centers, rows, scratch, everything):
     """Step 2: best and second-best scores of the active rows, group by group."""
     labels, upper, lower = rows.labels, rows.upper, rows.lower
@@ -262,7 +263,7 @@ def multiply(X, n_active, centers, rows, scratch, everything):
         g = stop
 
 
-@njit(nogil=True, cache=True)
+@inner
 def tell_apart(X, chosen, n_chosen, centers, lower, scratch, nearest):
     """Step 4 for up to HARD_ROWS rows: their nearest centres and all their lower bounds."""
     exact, shifted_half, group = centers.exact, centers.shifted_half, centers.group
@@ -301,19 +302,19 @@ def tell_apart(X, chosen, n_chosen, centers, lower, scratch, nearest):
 def move_row(X, i, w, p, q, tally):
     """Row i of X leaves the sums of cluster p (if p >= 0) and joins those of q (if q >= 0)."""
     if q >= 0:
-        add_row(tally.sums[q], tally.low[q], X[i], w)
+        add_row(tally.sums, tally.low, q, X, i, w)
         tally.count[q] += 1
     if p >= 0:
-        add_row(tally.sums[p], tally.low[p], X[i], -w)
+        add_row(tally.sums, tally.low, p, X, i, -w)
         tally.count[p] -= 1
 
 
-@njit(nogil=True, cache=True)
+@inner
 def settle(X, chosen, nearest, own, n_chosen, centers, rows, tally, penalty):
     """Rows `chosen` belong to `nearest`: bring labels, bounds, sums and objective up to date."""
     labels, upper, lower, weight, far = rows.labels, rows.upper, rows.lower, rows.weight, rows.far
     exact, scale, group = centers.exact, centers.scale, centers.group
-    stats = tally.stats
+    sums, low, count, stats = tally.sums, tally.low, tally.count, tally.stats
     weighted = weight.shape[0] > 0
     for b in range(n_chosen):
         i = chosen[b]
@@ -331,7 +332,11 @@ def settle(X, chosen, nearest, own, n_chosen, centers, rows, tally, penalty):
                 lower[i, g] = min(lower[i, g], np.sqrt(own[b]) * scale * DOWN)
                 stats[0] -= w * own[b]
             if w > 0.0:
-                move_row(X, i, w, p, q, tally)
+                add_row(sums, low, q, X, i, w)
+                count[q] += 1
+                if p >= 0:
+                    add_row(sums, low, p, X, i, -w)
+                    count[p] -= 1
         if far.shape[0] > 0 and w * d2 > penalty:
             far[i] = 1
             stats[2] += 1

@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
+from madbayes._kernels import inner
 from madbayes._kernels.assign import DOWN, UP, check_bounds, settle
 
 DIRECT_TILE = 128  # rows
@@ -31,7 +32,7 @@ class DirectScratch(NamedTuple):
     reach: np.ndarray  # (k,) float64: distances of the centres to the middle of the tile
 
 
-@njit(nogil=True, cache=True)
+@inner
 def centers_around(columns, m, exact, near, reach):
     """The centres that can be among the two nearest of rows 0..m, in order; returns how many.
 
@@ -68,7 +69,7 @@ def centers_around(columns, m, exact, near, reach):
     return count
 
 
-@njit(nogil=True, cache=True)
+@inner
 def two_nearest(columns, m, exact, near, n_near, line, best, second, nearest):
     """For rows 0..m, given as `columns` (d, tile): the two smallest squared distances."""
     for r in range(m):

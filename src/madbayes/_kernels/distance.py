@@ -8,10 +8,12 @@ comparison is made again with this function.
 import numpy as np
 from numba import njit
 
+from madbayes._kernels import inner
+
 LONG = 16  # from this many columns on, sums are taken several lanes at a time
 
 
-@njit(nogil=True, cache=True)
+@inner
 def sqdist(X, i, C, c):
     """Squared distance between row i of X and row c of C, in float64."""
     if X.shape[1] >= LONG:
@@ -32,7 +34,7 @@ def _sqdist_lanes(X, i, C, c):
     return total
 
 
-@njit(nogil=True, cache=True)
+@inner
 def add(high, low, a, b, value):
     """high[a, b] + low[a, b] += value, with twice the digits (Knuth's two-sum).
 
@@ -45,22 +47,18 @@ def add(high, low, a, b, value):
     high[a, b] = new
 
 
-@njit(nogil=True, cache=True)
-def add_row(high, low, x, w):
-    """`add` of w * x, and of w itself behind it."""
-    d = x.shape[0]
+@inner
+def add_row(high, low, c, X, i, w):
+    """`add` of w times row i of X to row c, and of w itself behind it."""
+    d = X.shape[1]
     for j in range(d):
-        value = w * x[j]
-        old = high[j]
+        value = w * X[i, j]
+        old = high[c, j]
         new = old + value
         back = new - old
-        low[j] += (old - (new - back)) + (value - back)
-        high[j] = new
-    old = high[d]
-    new = old + w
-    back = new - old
-    low[d] += (old - (new - back)) + (w - back)
-    high[d] = new
+        low[c, j] += (old - (new - back)) + (value - back)
+        high[c, j] = new
+    add(high, low, c, d, w)
 
 
 @njit(nogil=True, cache=True, fastmath={"reassoc"})

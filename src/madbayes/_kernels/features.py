@@ -8,6 +8,8 @@ G_kk - 2g_k, turning it off by G_kk + 2g_k.
 import numpy as np
 from numba import njit
 
+from madbayes._kernels import inner
+
 DONE, SOLE, OPEN, REFRESH = 0, 1, 2, 3  # why `collapsed_rows` and `paper_rows` came back
 ENUMERATED = 12  # up to so many features all 2^K sums are compared
 NODES = 1_000  # of the search tree of one row, beyond that
@@ -237,7 +239,7 @@ def paper_rows(X, weight, Z, A, G, start, penalty, may_open, count):
     return X.shape[0], DONE
 
 
-@njit(nogil=True, cache=True)
+@inner
 def residual(x, z, A, e):
     """e = x - zA."""
     for j in range(e.shape[0]):

@@ -3,6 +3,8 @@
 import numpy as np
 from numba import njit
 
+from madbayes._kernels import inner
+
 
 @njit(nogil=True, cache=True)
 def three_nearest(D):
@@ -74,7 +76,7 @@ def gabriel_pairs(between, limit):
     return np.argwhere(joined).copy()
 
 
-@njit(nogil=True, cache=True)
+@inner
 def rows_by_centre(nearest, k):
     """For each centre the rows that have it among their three nearest (CSR: starts, rows)."""
     starts = np.zeros(k + 1, np.int64)

@@ -7,7 +7,9 @@ Letters: X (n, d) rows, w weights, z labels, C centres, W cluster weights, N clu
 import numpy as np
 from numba import njit
 
+from madbayes._kernels import inner
 from madbayes._kernels.distance import sqdist
+from madbayes._kernels.rows import squared_error
 from madbayes._kernels.ward import merge_below
 
 TOL = 1e-10
@@ -29,15 +31,6 @@ def means(X, w, z, k):
         if N[c] > 0:
             C[c] /= W[c]
     return C, W, N
-
-
-@njit(nogil=True, cache=True)
-def squared_error(X, w, z, C):
-    """Σ w ‖x - μ_z‖²."""
-    total = 0.0
-    for i in range(X.shape[0]):
-        total += w[i] * sqdist(X, i, C, z[i])
-    return total
 
 
 @njit(nogil=True, cache=True)
@@ -67,7 +60,7 @@ def draw_seeds(X, w, C, have, U):
     return k
 
 
-@njit(nogil=True, cache=True)
+@inner
 def close_gaps(z, N):
     """Renumber the clusters that have rows; returns their number."""
     new, k = np.empty(N.shape[0], np.int64), 0
@@ -79,7 +72,7 @@ def close_gaps(z, N):
     return k
 
 
-@njit(nogil=True, cache=True)
+@inner
 def rest_of_cluster(X, w, z, i, C):
     """The weight of the other rows of row i's cluster; their mean goes to the last row of C.
 
@@ -97,10 +90,10 @@ def rest_of_cluster(X, w, z, i, C):
 
 
 @njit(nogil=True, cache=True)
-def move_rows(X, w, z, rows, C, W, N, penalty, cap, sweeps):
+def move_rows(X, w, z, rows, C, W, N, penalty, cap):
     """Hartigan's moves: each of `rows` in turn goes where J is lowest by the exact change.
 
-    A cluster of its own is one of the places. Returns the number of moves; stops after `sweeps`.
+    A cluster of its own is one of the places. Returns the number of moves; stops after SWEEPS.
     z, C, W, N are updated; N[c] = 0 is a free slot, the last slot is scratch. A sweep of all `rows`
     notes the frontier, those for which another cluster costs at most MARGIN more than staying; only
     the frontier is swept until it rests, then all rows again, until none of them moves.
@@ -110,7 +103,7 @@ def move_rows(X, w, z, rows, C, W, N, penalty, cap, sweeps):
     frontier, size = np.empty_like(rows), 0
     everything = True
     rest = 0.0
-    for _ in range(sweeps):
+    for _ in range(SWEEPS):
         now = 0
         if everything:
             size = 0
@@ -187,7 +180,7 @@ def relax(X, w, C, penalty, cap):
     k = close_gaps(z, means(X, w, z, m)[2])
     while True:
         C, W, N = means(X, w, z, min(n, k + 4) + 1)
-        move_rows(X, w, z, rows, C, W, N, penalty, cap, SWEEPS)
+        move_rows(X, w, z, rows, C, W, N, penalty, cap)
         k = close_gaps(z, N)
         C, W, N = means(X, w, z, k)
         group, merged = merge_below(C, W, penalty * (1 - TOL), cap)

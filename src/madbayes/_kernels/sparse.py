@@ -8,11 +8,12 @@ shift of the origin (it would fill the zeros).
 import numpy as np
 from numba import njit
 
+from madbayes._kernels import inner
 from madbayes._kernels.assign import DOWN, EPS64, UP, error_bound
 from madbayes._kernels.distance import add, sqdist
 
 
-@njit(nogil=True, cache=True)
+@inner
 def sparse_sqdist(data, indices, lo, hi, exact, c, center_norm2):
     """‖x - c‖² from the entries of x, which are in order, and how far off it can be."""
     d = exact.shape[1]
@@ -47,7 +48,7 @@ def sparse_distances_to(data, indices, indptr, first, points, out):
             out[c, i] = sparse_sqdist(data, indices, lo, hi, points, c, norm2)[0]
 
 
-@njit(nogil=True, cache=True)
+@inner
 def dense_row(data, indices, lo, hi, out):
     out[0, :] = 0.0
     for e in range(lo, hi):

@@ -34,7 +34,7 @@ from madbayes._engine.checks import (
     check_rows,
     check_weight,
 )
-from madbayes._engine.partition import Partition
+from madbayes._engine.partition import Frame, Partition, measure_to_fit
 from madbayes._engine.rows import Rows, arrange, restore
 from madbayes._engine.threads import Run, workers
 from madbayes.cluster.dp_search import dp_search
@@ -142,10 +142,11 @@ def dp_means(
 
 
 def search(
-    X: Any,
+    X: np.ndarray,
     weight: np.ndarray | None,
     penalty: float,
     *,
+    frame: Frame,
     max_clusters: int | None,
     n_init: int,
     random_state: np.random.RandomState,
@@ -153,8 +154,8 @@ def search(
     start: np.ndarray | None = None,
 ) -> Clustering:
     """`dp_search` on the rows of positive weight, and the nearest centre for the others."""
-    source, weight, order = arrange(dense(X), weight)
-    partition = Partition(source, weight, run)
+    source, weight, order = arrange(X, weight)
+    partition = Partition(source, weight, run, frame)
     used = np.arange(source.n) if weight is None else np.flatnonzero(weight > 0)
     rows = shifted_rows(source, used, partition.offset)
     shifted_start = None if start is None else start - partition.offset
@@ -320,6 +321,7 @@ class DPMeans(CentersMixin):
             X = dense(X)
         start = None
         with workers(self.n_jobs) as run:
+            frame = measure_to_fit(Rows(X), weight, run)
             if penalty == "auto":
                 path = find_path(X, weight, cap, self.n_clusters_hint, random_state, run)
                 self.path_ = path.without_rows()
@@ -329,12 +331,19 @@ class DPMeans(CentersMixin):
             elif penalty == "farthest-first":
                 penalty = largest_gap(Rows(X), weight, self._hint(), run)
             if self.algorithm == "paper":
-                result = self._follow_paper(X, weight, penalty, cap, max_iter, random_state, run)
+                permutation = None
+                if self.order == "random":
+                    permutation = random_state.permutation(X.shape[0])
+                    weight = None if weight is None else weight[permutation]
+                partition = Partition(Rows(X, permutation), weight, run, frame)
+                result = dp_means(partition, penalty, max_clusters=cap, max_iter=max_iter)
+                result = replace(result, labels=restore(result.labels, permutation))
             else:
                 result = search(
                     X,
                     weight,
                     penalty,
+                    frame=frame,
                     max_clusters=cap,
                     n_init=n_init,
                     random_state=random_state,
@@ -358,23 +367,6 @@ class DPMeans(CentersMixin):
         self.n_iter_ = result.n_iter
         self.converged_ = result.converged
         return self
-
-    def _follow_paper(
-        self,
-        X: Any,
-        weight: np.ndarray | None,
-        penalty: float,
-        cap: int | None,
-        max_iter: int,
-        random_state: np.random.RandomState,
-        run: Run,
-    ) -> Clustering:
-        permutation = random_state.permutation(X.shape[0]) if self.order == "random" else None
-        if permutation is not None and weight is not None:
-            weight = weight[permutation]
-        partition = Partition(Rows(X, permutation), weight, run)
-        result = dp_means(partition, penalty, max_clusters=cap, max_iter=max_iter)
-        return replace(result, labels=restore(result.labels, permutation))
 
     def predict(self, X: Any, novel: bool = False) -> np.ndarray:
         """The index of the nearest centre for each row of X.

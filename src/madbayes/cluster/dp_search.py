@@ -21,6 +21,8 @@ methods for large centroid clustering problems" (neighbourhoods as problems).
 Departs from KJ: Algorithm 1 opens a cluster only when one row alone repays λ.
 """
 
+import warnings
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -28,7 +30,8 @@ import numpy as np
 from madbayes._engine.lloyd import lloyd_passes, nearest, nearest_bounds
 from madbayes._engine.threads import Run
 from madbayes._kernels import moves
-from madbayes._kernels.moves import HEAVY, MARGIN, SWEEPS, TOL
+from madbayes._kernels.moves import HEAVY, MARGIN, TOL
+from madbayes._kernels.rows import squared_error
 from madbayes._kernels.ward import merge_below
 
 NEIGHBOURS = 12  # clusters in a neighbourhood
@@ -38,6 +41,8 @@ FEW_VALUES = 125_000
 MIN_TRIALS = 40  # failures that settle all clusters of a small problem
 SPLITS = 3  # starts per split
 SMALL = 1024  # so many rows are merged without over-segmenting
+MOST_SEEDS = 16_384  # more small clusters than these are found in boxes …
+BOX = 4096  # … of at most so many rows
 SAMPLE = 20_000  # rows (at least 50 per cluster) that steps 1-3 look at
 
 
@@ -77,7 +82,7 @@ class Problem:
         z = np.unique(labels, return_inverse=True)[1].astype(np.int64)
         k = int(z.max()) + 1
         C, W, _ = moves.means(self.X, self.w, z, k)
-        J = moves.squared_error(self.X, self.w, z, C) + self.penalty * k
+        J = squared_error(self.X, self.w, z, C) + self.penalty * k
         return Division(z, C, W, J)
 
     def part(self, rows: np.ndarray, cap: int) -> "Problem":
@@ -95,7 +100,7 @@ def over_segment(problem: Problem) -> Division:
     X, w, cap, penalty = problem.X, problem.w, problem.cap, problem.penalty * (1 - TOL)
     n = len(X)
     m = n if n <= SMALL else 256
-    while m < n:
+    while m < n and m <= MOST_SEEDS:
         rows = problem.sample(4000 + 8 * m)
         seeds = np.empty((m, X.shape[1]))
         uniforms = problem.rng.random_sample(m)
@@ -107,7 +112,36 @@ def over_segment(problem: Problem) -> Division:
             centers = moves.means(fine.centers, fine.weights, group, k)[0]
             return problem.division(nearest(X, centers, problem.run))
         m = 4 * m if 8 * m <= n else n
-    return problem.division(merge_below(X.astype(np.float64), w, penalty, cap)[0])
+    if n > BOX:
+        warn_of_many(problem, k)
+    z = np.empty(n, np.int64)
+    n_clusters = 0
+    for rows in chunks(X, np.arange(n)):
+        group, k = merge_below(X[rows].astype(np.float64), w[rows], penalty, cap)
+        z[rows] = n_clusters + group
+        n_clusters += k
+    return merge_clusters(problem, problem.division(z))
+
+
+def chunks(X: np.ndarray, rows: np.ndarray) -> Iterator[np.ndarray]:
+    """The rows in boxes of at most BOX, halved along the widest column."""
+    if len(rows) <= BOX:
+        yield rows
+        return
+    column = X[rows, np.argmax(np.ptp(X[rows], axis=0))]
+    order = np.argsort(column, kind="stable")
+    for half in np.array_split(rows[order], 2):
+        yield from chunks(X, half)
+
+
+def warn_of_many(problem: Problem, k: int) -> None:
+    n = len(problem.X)
+    warnings.warn(
+        f"penalty={problem.penalty:.4g} is so small that the {n} rows fall into more than {k} "
+        "clusters, which takes long. A larger penalty, or max_clusters, makes it quick; "
+        "penalties.path(X) shows how many clusters there are at which penalty.",
+        stacklevel=6,
+    )
 
 
 def merge_clusters(problem: Problem, now: Division) -> Division:
@@ -135,7 +169,7 @@ def move_rows(problem: Problem, now: Division) -> Division:
         rows = np.flatnonzero(heavy | (np.minimum(join, penalty) < leave * (1 + MARGIN)))
         slots = min(len(w), 2 * now.k + 16) + 1
         C, W, N = moves.means(problem.X, w, z, slots)
-        if not moves.move_rows(problem.X, w, z, rows, C, W, N, penalty, problem.cap, SWEEPS):
+        if not moves.move_rows(problem.X, w, z, rows, C, W, N, penalty, problem.cap):
             return now
         new = problem.division(z)
         if not new.objective < now.objective:  # only rounding is left

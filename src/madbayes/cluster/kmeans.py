@@ -22,7 +22,7 @@ from sklearn.utils import check_random_state
 
 from madbayes._engine.base import CentersMixin
 from madbayes._engine.checks import check_choice, check_count, check_rows, check_weight
-from madbayes._engine.partition import Partition
+from madbayes._engine.partition import Partition, measure_to_fit
 from madbayes._engine.rows import arrange, restore, segments
 from madbayes._engine.seeding import kmeans_plus_plus, random_rows, squared_distances
 from madbayes._engine.threads import Run, workers
@@ -213,10 +213,9 @@ class KMeans(CentersMixin):
         source, weight, order = arrange(X, weight)
         best: KMeansResult | None = None
         with workers(self.n_jobs) as run:
-            frame = None
+            frame = measure_to_fit(source, weight, run)
             for _ in range(n_init):
                 partition = Partition(source, weight, run, frame)
-                frame = partition.frame
                 centers = self._first_centers(X, partition, k, random_state, run)
                 tol = self.tol * mean_variance(partition) if self.tol else 0.0
                 result = lloyd(partition, centers, max_iter=max_iter, tol=tol)

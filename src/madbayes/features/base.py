@@ -11,11 +11,11 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_array, check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from madbayes._engine.checks import check_rows, check_weight
+from madbayes._engine.checks import check_count, check_penalty, check_rows, check_weight
 from madbayes._engine.feature_blocks import Allocation
 from madbayes._engine.rows import Rows, segments
 from madbayes._engine.threads import Run, workers
-from madbayes.penalties.feature_path import turn
+from madbayes.penalties.feature_path import auto_penalty, turn
 
 
 @dataclass(frozen=True)
@@ -87,6 +87,9 @@ class FeaturesMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
     """Estimators with `components_` and `assignments_`."""
 
     n_jobs: int | None
+    random_state: Any
+    penalty: float | str
+    max_components: int | None
     components_: np.ndarray
     assignments_: np.ndarray
 
@@ -128,7 +131,20 @@ class FeaturesMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
                 pass
         return state
 
-    def _store(self, result: Features, dtype: np.dtype) -> None:
+    def _cap(self, X: Any) -> int:
+        """`max_components`, or as many features as rows."""
+        if self.max_components is None:
+            return int(X.shape[0])
+        return min(X.shape[0], check_count("max_components", self.max_components))
+
+    def _find_penalty(self, X: Any, weight: np.ndarray | None) -> float:
+        """`penalty`, once it is a number."""
+        penalty = check_penalty(self.penalty, "auto", of="feature")
+        if penalty == "auto":
+            penalty = auto_penalty(X, weight, self.random_state, self.n_jobs)
+        return float(penalty)
+
+    def _store(self, result: Features, X: Any) -> None:
         if not result.converged:
             warnings.warn(
                 f"{type(self).__name__} did not converge; rows still change their features. "
@@ -136,7 +152,7 @@ class FeaturesMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
                 ConvergenceWarning,
                 stacklevel=3,
             )
-        self.components_ = result.components.astype(dtype)
+        self.components_ = result.components.astype(np.float32 if X.dtype == np.float32 else float)
         self.assignments_ = result.assignments.astype(bool)
         self.n_components_ = result.components.shape[0]
         self.objective_ = result.objective

@@ -26,14 +26,12 @@ import numpy as np
 from madbayes._engine.checks import (
     check_choice,
     check_count,
-    check_penalty,
     check_rows,
     check_weight,
 )
 from madbayes._engine.feature_blocks import Allocation
 from madbayes._engine.feature_search import SMALL, default_patience, greedy, search
 from madbayes.features.base import Features, FeaturesMixin, best_start, by_size, finish
-from madbayes.penalties.feature_path import auto_penalty
 
 
 def objective(X: np.ndarray, Z: np.ndarray, A: np.ndarray, penalty: float) -> float:
@@ -157,12 +155,9 @@ class BPMeans(FeaturesMixin):
         """Find the features of the rows of X."""
         X = check_rows(self, X)
         weight = check_weight(sample_weight, X.shape[0])
-        penalty = check_penalty(self.penalty, "auto")
         paper = check_choice("algorithm", self.algorithm, "search", "paper") == "paper"
         empty = check_choice("init", self.init, "greedy", "empty") == "empty"
-        cap = X.shape[0]
-        if self.max_components is not None:
-            cap = min(cap, check_count("max_components", self.max_components))
+        cap = self._cap(X)
         max_iter = check_count("max_iter", self.max_iter)
         n_init = 3 if X.shape[0] * X.shape[1] <= SMALL else 1
         if paper:
@@ -172,8 +167,7 @@ class BPMeans(FeaturesMixin):
         patience = default_patience(*X.shape)
         if self.n_swaps != "auto":
             patience = check_count("n_swaps", self.n_swaps, low=0)
-        if penalty == "auto":
-            penalty = auto_penalty(X, weight, self.random_state, self.n_jobs)
+        penalty = self._find_penalty(X, weight)
 
         def start(state: Allocation, rng: np.random.RandomState) -> Features:
             if not paper:
@@ -184,8 +178,5 @@ class BPMeans(FeaturesMixin):
 
         result = best_start(X, weight, start, n_init, self.random_state, self.n_jobs)
         self.penalty_ = penalty
-        self._store(
-            result if paper else by_size(result, weight),
-            np.dtype(np.float32 if X.dtype == np.float32 else np.float64),
-        )
+        self._store(result if paper else by_size(result, weight), X)
         return self

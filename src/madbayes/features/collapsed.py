@@ -22,14 +22,12 @@ import numpy as np
 from madbayes._engine.checks import (
     check_choice,
     check_count,
-    check_penalty,
     check_rows,
     check_weight,
 )
 from madbayes._engine.feature_blocks import Allocation
 from madbayes._engine.feature_search import greedy
 from madbayes.features.base import Features, FeaturesMixin, best_start, finish
-from madbayes.penalties.feature_path import auto_penalty
 
 
 def objective(X: np.ndarray, Z: np.ndarray, penalty: float) -> float:
@@ -127,17 +125,13 @@ class CollapsedBPMeans(FeaturesMixin):
         """Find the features of the rows of X."""
         X = check_rows(self, X)
         weight = check_weight(sample_weight, X.shape[0])
-        penalty = check_penalty(self.penalty, "auto")
         empty = check_choice("init", self.init, "greedy", "empty") == "empty"
-        cap = X.shape[0]
-        if self.max_components is not None:
-            cap = min(cap, check_count("max_components", self.max_components))
+        cap = self._cap(X)
         max_iter = check_count("max_iter", self.max_iter)
         n_init = 1 if empty else 10
         if self.n_init != "auto":
             n_init = check_count("n_init", self.n_init)
-        if penalty == "auto":
-            penalty = auto_penalty(X, weight, self.random_state, self.n_jobs)
+        penalty = self._find_penalty(X, weight)
 
         def start(state: Allocation, rng: np.random.RandomState) -> Features:
             if not empty:
@@ -146,5 +140,5 @@ class CollapsedBPMeans(FeaturesMixin):
 
         result = best_start(X, weight, start, n_init, self.random_state, self.n_jobs)
         self.penalty_ = penalty
-        self._store(result, np.dtype(np.float32 if X.dtype == np.float32 else np.float64))
+        self._store(result, X)
         return self

@@ -169,7 +169,7 @@ class KFeatures(FeaturesMixin):
             *(X, weight, start, n_init, self.random_state, self.n_jobs), as_is=given is not None
         )
         result = pad(result, k) if given is not None else by_size(pad(result, k), weight)
-        self._store(result, np.dtype(np.float32 if X.dtype == np.float32 else np.float64))
+        self._store(result, X)
         return self
 
     def _patience(self, X: Any) -> int:

@@ -15,11 +15,10 @@ from typing import Any, Self
 
 import numpy as np
 
-from madbayes._engine.checks import check_count, check_penalty, check_rows, check_weight
+from madbayes._engine.checks import check_count, check_rows, check_weight
 from madbayes._engine.feature_blocks import Allocation
 from madbayes._engine.feature_search import default_patience, search
 from madbayes.features.base import Features, FeaturesMixin, best_start, by_size, finish
-from madbayes.penalties.feature_path import auto_penalty
 
 
 def objective(X: np.ndarray, Z: np.ndarray, A: np.ndarray, penalty: float) -> float:
@@ -120,23 +119,17 @@ class StepwiseKFeatures(FeaturesMixin):
         """Find the features of the rows of X."""
         X = check_rows(self, X)
         weight = check_weight(sample_weight, X.shape[0])
-        penalty = check_penalty(self.penalty, "auto")
-        cap = X.shape[0]
-        if self.max_components is not None:
-            cap = min(cap, check_count("max_components", self.max_components))
+        cap = self._cap(X)
         patience = default_patience(*X.shape)
         if self.n_swaps != "auto":
             patience = check_count("n_swaps", self.n_swaps, low=0)
         n_init = check_count("n_init", self.n_init)
-        if penalty == "auto":
-            penalty = auto_penalty(X, weight, self.random_state, self.n_jobs)
+        penalty = self._find_penalty(X, weight)
 
         def start(state: Allocation, rng: np.random.RandomState) -> Features:
             return stepwise(state, rng, penalty, cap, patience)
 
         result = best_start(X, weight, start, n_init, self.random_state, self.n_jobs)
         self.penalty_ = penalty
-        self._store(
-            by_size(result, weight), np.dtype(np.float32 if X.dtype == np.float32 else np.float64)
-        )
+        self._store(by_size(result, weight), X)
         return self

@@ -2,6 +2,7 @@
 
 from madbayes.penalties.farthest import farthest_first
 from madbayes.penalties.feature_path import FeaturePath, feature_path
-from madbayes.penalties.path import Choice, PenaltyPath, path
+from madbayes.penalties.path import path
+from madbayes.penalties.staircase import Choice, PenaltyPath
 
 __all__ = ["Choice", "FeaturePath", "PenaltyPath", "farthest_first", "feature_path", "path"]

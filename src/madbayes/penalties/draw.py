@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 if TYPE_CHECKING:
-    from madbayes.penalties.path import PenaltyPath
+    from madbayes.penalties.staircase import PenaltyPath
 
 LINE, CHOSEN, OTHER = "#0072b2", "#d55e00", "#999999"
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from madbayes._engine.checks import check_count, check_table, check_weight
-from madbayes._engine.partition import NO_WEIGHT, measure
+from madbayes._engine.partition import measure_to_fit
 from madbayes._engine.rows import Rows, segments
 from madbayes._engine.seeding import squared_distances
 from madbayes._engine.threads import Run, workers
@@ -39,7 +39,7 @@ def largest_gap(source: Rows, weight: np.ndarray | None, n_clusters: int, run: R
     k = check_count("n_clusters", n_clusters, why="It is a rough number of clusters.")
     cuts = segments(source.n, 1)
     left_out = None if weight is None else weight == 0
-    mean = measure(source, NO_WEIGHT if weight is None else weight, run).mean
+    mean = measure_to_fit(source, weight, run).mean
     closest = np.full(source.n, np.inf)
 
     def partial(cut: tuple[int, int]) -> None:

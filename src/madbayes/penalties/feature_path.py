@@ -16,13 +16,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
-from sklearn.utils import check_array, check_random_state
+from sklearn.utils import check_random_state
 
-from madbayes._engine.checks import DTYPES, check_count, check_weight
+from madbayes._engine.checks import check_count, check_table, check_weight
 from madbayes._engine.feature_blocks import Allocation
 from madbayes._engine.feature_search import search
 from madbayes._engine.rows import Rows, segments
 from madbayes._engine.threads import workers
+from madbayes.penalties.staircase import lower_hull
 
 MAX_ROWS = 10_000
 WIDE_ROWS = 4000  # wide tables of up to so many rows are turned before the search
@@ -135,7 +136,7 @@ def feature_path(
     >>> path.best().n_components
     3
     """
-    X = check_array(X, accept_sparse="csr", dtype=DTYPES)
+    X = check_table(X)
     weight = check_weight(sample_weight, X.shape[0])
     cap = check_count("max_components", max_components)
     max_rows = check_count("max_rows", max_rows, low=2)
@@ -196,15 +197,7 @@ def edge(error: float, n: int, d: int, K: int) -> float:
 
 def staircase(errors: np.ndarray, edges: np.ndarray, found: list[np.ndarray]) -> FeaturePath:
     """2 and 3."""
-    hull = [0]
-    for K in range(1, len(errors)):
-        while len(hull) > 1 and (errors[hull[-2]] - errors[hull[-1]]) * (K - hull[-1]) <= (
-            errors[hull[-1]] - errors[K]
-        ) * (hull[-1] - hull[-2]):
-            hull.pop()
-        if errors[K] < errors[hull[-1]]:
-            hull.append(K)
-    at = np.array(hull)
+    at = lower_hull(np.arange(len(errors)), errors)
     saves = -np.diff(errors[at]) / np.diff(at)
     high = np.concatenate([[np.inf], saves])
     low = np.concatenate([saves, [0.0]])
@@ -212,4 +205,4 @@ def staircase(errors: np.ndarray, edges: np.ndarray, found: list[np.ndarray]) ->
     score = np.zeros(len(at))
     pays = (at > 0) & (high > floor)
     score[pays] = np.sqrt(at[pays]) * np.log(high[pays] / floor[pays])
-    return FeaturePath(at, low, high, errors[at], edges[at], score, [found[K] for K in hull])
+    return FeaturePath(at, low, high, errors[at], edges[at], score, [found[K] for K in at])
