@@ -30,7 +30,7 @@ def objective(X, labels, centers, weight, penalty):
     return error + penalty * len(centers)
 
 
-def dp_means(X, penalty, weight=None, max_clusters=None, max_iter=300):
+def dp_means(X, penalty, weight=None, max_clusters=None, max_iter=300, mean=mean):
     """Labels, centres, objective, passes and the objective after each pass, rows in this order."""
     X = np.asarray(X, dtype=np.float64)
     n = len(X)

@@ -11,7 +11,7 @@ from sklearn.base import (
 )
 from sklearn.utils.validation import check_is_fitted
 
-from madbayes._engine.checks import check_rows, check_weight
+from madbayes._engine.checks import check_choice, check_rows, check_weight
 from madbayes._engine.partition import Partition
 from madbayes._engine.rows import Rows, segments
 from madbayes._engine.threads import workers
@@ -22,6 +22,7 @@ class CentersMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMix
     """Estimators with `cluster_centers_`."""
 
     n_jobs: int | None
+    metric: str = "euclidean"
     cluster_centers_: np.ndarray
     labels_: np.ndarray
 
@@ -38,10 +39,13 @@ class CentersMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMix
         return self._nearest(X)[0]
 
     def transform(self, X: Any) -> np.ndarray:
-        """Euclidean distances, (n_rows, n_clusters)."""
+        """Euclidean distances, (n_rows, n_clusters).
+
+        With ``metric="cosine"`` those of rows and centres of length 1, √(2 - 2 cos).
+        """
         check_is_fitted(self)
         X = check_rows(self, X, reset=False)
-        source = Rows(X)
+        source = Rows(X, unit=self._unit)
         centers = np.ascontiguousarray(self._exact_centers())
         out = np.empty((source.n, centers.shape[0]), dtype=source.dtype)
         with workers(self.n_jobs) as run:
@@ -75,11 +79,15 @@ class CentersMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMix
         weight = check_weight(sample_weight, X.shape[0])
         centers = self._exact_centers()
         with workers(self.n_jobs) as run:
-            partition = Partition(Rows(X), weight, run)
+            partition = Partition(Rows(X, unit=self._unit), weight, run)
             partition.assign(centers, penalty)
             if penalty is not None:
                 partition.labels[partition.far_rows(0, X.shape[0])] = -1
         return partition.labels, partition.sse
+
+    @property
+    def _unit(self) -> bool:
+        return check_choice("metric", self.metric, "euclidean", "cosine") == "cosine"
 
     def _store_centers(self, centers: np.ndarray, dtype: np.dtype) -> None:
         self._centers = centers

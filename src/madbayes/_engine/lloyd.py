@@ -15,18 +15,23 @@ def serial(function: Callable[[Any], Any], items: Iterable[Any]) -> list[Any]:
     return [function(item) for item in items]
 
 
-def nearest(X: Any, centers: np.ndarray, run: Run = serial) -> np.ndarray:
-    """The nearest centre of each row."""
-    partition = Partition(Rows(X), None, run)
+def nearest(X: Any, centers: np.ndarray, run: Run = serial, *, unit: bool = False) -> np.ndarray:
+    """The nearest centre of each row (`unit`: of its direction)."""
+    partition = Partition(Rows(X, unit=unit), None, run)
     partition.assign(np.asarray(centers, dtype=np.float64))
     return partition.labels
 
 
 def lloyd_passes(
-    X: Any, centers: np.ndarray, weight: np.ndarray | None, passes: int, run: Run = serial
+    X: Any,
+    centers: np.ndarray,
+    weight: np.ndarray | None,
+    passes: int,
+    run: Run = serial,
+    unit: bool = False,
 ) -> tuple[np.ndarray, np.ndarray, float]:
     """At most so many passes; clusters without rows are dropped. Labels, centres, squared error."""
-    partition = Partition(Rows(X), weight, run)
+    partition = Partition(Rows(X), weight, run, unit=unit)
     for _ in range(passes):
         if partition.assign(centers) == 0:
             break

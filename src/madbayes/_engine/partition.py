@@ -44,13 +44,23 @@ class Frame(NamedTuple):
 
 
 class Partition:
-    """The rows of `source`, with `weight` (None: all ones), under way between centres."""
+    """The rows of `source`, with `weight` (None: all ones), under way between centres.
+
+    With `unit` rows and centres have length 1 (spherical k-means, for the cosine metric).
+    """
 
     def __init__(
-        self, source: Source, weight: np.ndarray | None, run: Run, frame: Frame | None = None
+        self,
+        source: Source,
+        weight: np.ndarray | None,
+        run: Run,
+        frame: Frame | None = None,
+        *,
+        unit: bool = False,
     ) -> None:
         self.source = source
         self.run = run
+        self.unit = unit
         self.weight = NO_WEIGHT if weight is None else np.ascontiguousarray(weight, np.float64)
         self.labels = np.full(source.n, -1, dtype=np.int32)
         self.sse = 0.0  # Σ w d² to the centres that `assign` or `means` dealt with last
@@ -174,18 +184,32 @@ class Partition:
     # Clusters
 
     def means(self, centers: np.ndarray) -> np.ndarray:
-        """The weighted mean of each cluster; an empty one keeps its place in `centers`."""
+        """The weighted mean of each cluster; an empty one keeps its place in `centers`.
+
+        With `unit` the direction of the mean, which minimises the squared error among them.
+        """
         sums, weight, count = self.totals()
         filled = count > 0
         if not (weight[filled] > 0).all():  # weights too different for running sums
             self.recount()
             sums, weight, count = self.totals()
         new = np.array(centers, dtype=np.float64)
-        new[filled] = sums[filled] / weight[filled, None]
-        self._add_sse(-float(weight[filled] @ ((new[filled] - centers[filled]) ** 2).sum(axis=1)))
+        if self.unit:
+            filled &= sums.any(axis=1)
+            new[filled] = directions(sums[filled])
+            self._add_sse(-2.0 * float((sums[filled] * (new[filled] - centers[filled])).sum()))
+        else:
+            new[filled] = sums[filled] / weight[filled, None]
+            step2 = ((new[filled] - centers[filled]) ** 2).sum(axis=1)
+            self._add_sse(-float(weight[filled] @ step2))
         if self.sse < 1e-5 * self._sse_peak and self.labels.min() >= 0:
             self.measure_sse(new)  # most of the digits have cancelled
         return new
+
+    def middle(self) -> np.ndarray:
+        """The centre of all rows, (1, d)."""
+        mean = self.frame.mean[None, :]
+        return directions(mean) if self.unit and mean.any() else mean
 
     def _add_sse(self, change: float) -> None:
         self.sse = max(self.sse + change, 0.0)
@@ -320,6 +344,10 @@ class Partition:
                     whole[:m] = part[:m]
         elif self.labels.min() >= 0:
             self.recount()
+
+
+def directions(sums: np.ndarray) -> np.ndarray:
+    return sums / np.linalg.norm(sums, axis=1, keepdims=True)
 
 
 def measure(source: Source, weight: np.ndarray | None, run: Run) -> Frame:

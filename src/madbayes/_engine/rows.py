@@ -19,12 +19,23 @@ ARRANGE_ROWS = 4096  # fewer rows are not worth sorting
 
 
 class Rows:
-    """The rows of a 2-d array or CSR matrix, in the given order or in that of `permutation`."""
+    """The rows of a 2-d array or CSR matrix, in the given order or in that of `permutation`.
 
-    def __init__(self, X: Any, permutation: np.ndarray | None = None) -> None:
+    With `unit` every row is divided by its length as it is handed out (for the cosine metric); of a
+    CSR matrix the values are copied for that, the pattern is not.
+    """
+
+    def __init__(
+        self, X: Any, permutation: np.ndarray | None = None, *, unit: bool = False
+    ) -> None:
         if sp.issparse(X) and permutation is not None:
             X, permutation = X[permutation], None
+        if unit:
+            check_directions(X)
+        if unit and sp.issparse(X):
+            X, unit = unit_csr(X), False
         self.X = X
+        self.unit = unit
         self.permutation = permutation
         self.n, self.d = X.shape
         self.sparse = sp.issparse(X)
@@ -32,6 +43,7 @@ class Rows:
         self.dtype = np.dtype(np.float32 if exact_in_32 else np.float64)
         self._as_is = (
             not self.sparse
+            and not unit
             and permutation is None
             and X.dtype == self.dtype
             and X.flags.c_contiguous
@@ -46,14 +58,49 @@ class Rows:
         for a in range(start, stop, step):
             b = min(stop, a + step)
             index = slice(a, b) if self.permutation is None else self.permutation[a:b]
-            block = self.X[index].toarray() if self.sparse else self.X[index]
-            yield a, b, _read_only(np.ascontiguousarray(block, dtype=self.dtype))
+            yield a, b, _read_only(np.ascontiguousarray(self._get(index), dtype=self.dtype))
 
     def take(self, index: np.ndarray) -> np.ndarray:
         """The rows `index` as a new float64 array."""
         index = index if self.permutation is None else self.permutation[index]
-        block = self.X[index].toarray() if self.sparse else self.X[index]
-        return np.array(block, dtype=np.float64, order="C")
+        return np.array(self._get(index), dtype=np.float64, order="C")
+
+    def _get(self, index: Any) -> np.ndarray:
+        if self.sparse:
+            return self.X[index].toarray()
+        if self.unit:
+            return unit_rows(self.X[index]).astype(self.dtype)
+        return self.X[index]
+
+
+def unit_rows(X: np.ndarray) -> np.ndarray:
+    """Each row divided by its length, in float64."""
+    X = X.astype(np.float64)
+    X /= np.abs(X).max(axis=1, keepdims=True)  # so that no square overflows
+    X /= np.sqrt(np.einsum("ij,ij->i", X, X))[:, None]
+    return X
+
+
+def unit_csr(X: Any) -> Any:
+    """The same for a CSR matrix."""
+    size = np.diff(X.indptr)
+    data = X.data / np.repeat(abs(X).max(axis=1).toarray().ravel().astype(np.float64), size)
+    squares = np.bincount(np.repeat(np.arange(X.shape[0]), size), data**2, minlength=X.shape[0])
+    data /= np.repeat(np.sqrt(squares), size)
+    return sp.csr_array((data.astype(X.dtype), X.indices, X.indptr), shape=X.shape)
+
+
+def check_directions(X: Any, name: str = "X") -> None:
+    """A row of zeros has no direction."""
+    if sp.issparse(X):
+        zero = abs(X).max(axis=1).toarray().ravel() == 0
+    else:
+        zero = np.concatenate([~X[a : a + 8192].any(axis=1) for a in range(0, X.shape[0], 8192)])
+    if zero.any():
+        raise ValueError(
+            f"row {int(np.argmax(zero))} of {name} is all zeros ({int(zero.sum())} such rows): it "
+            "has no direction, so metric='cosine' cannot compare it. Leave such rows out."
+        )
 
 
 def _read_only(block: np.ndarray) -> np.ndarray:
@@ -73,16 +120,22 @@ def segments(n: int, k: int) -> list[tuple[int, int]]:
     return [(int(a), int(b)) for a, b in pairwise(edges)]
 
 
-def arrange(X: Any, weight: np.ndarray | None) -> tuple[Rows, np.ndarray | None, np.ndarray | None]:
+def arrange(
+    X: Any, weight: np.ndarray | None, *, unit: bool = False
+) -> tuple[Rows, np.ndarray | None, np.ndarray | None]:
     """Rows in an order in which neighbours lie close together, where that pays.
 
     Only for arrays of few columns, whose copy is small, and for algorithms that do not ask for an
     order. Returns the rows, their weights and the order (None: as given).
     """
     if sp.issparse(X) or X.shape[1] > DIRECT_COLUMNS or X.shape[0] < ARRANGE_ROWS:
-        return Rows(X), weight, None
+        return Rows(X, unit=unit), weight, None
     order = spatial_order(X)
-    return Rows(np.ascontiguousarray(X[order])), None if weight is None else weight[order], order
+    return (
+        Rows(np.ascontiguousarray(X[order]), unit=unit),
+        None if weight is None else weight[order],
+        order,
+    )
 
 
 def spatial_order(X: np.ndarray) -> np.ndarray:

@@ -17,9 +17,8 @@ data far from the origin nor huge or tiny values lose anything.
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
-from madbayes._kernels import inner
+from madbayes._kernels import inner, kernel
 from madbayes._kernels.distance import add_row, sqdist, sqnorm
 
 TILE_ROWS = 512  # rows and their products with centres stay in a core's own cache
@@ -125,7 +124,7 @@ def check_bounds(X, next_row, centers, rows, penalty, active, own):
             far[i] = 0
             if weighted:
                 limit = np.sqrt(penalty / weight[i]) * scale * DOWN if weight[i] > 0.0 else np.inf
-        p = labels[i]
+        p = np.int64(labels[i])
         d2 = -1.0
         if p >= 0:
             upper = (uppers[i] + drifts[p]) * UP
@@ -298,7 +297,7 @@ def tell_apart(X, chosen, n_chosen, centers, lower, scratch, nearest):
                 lower[i, group[c]] = min(lower[i, group[c]], low)
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def move_row(X, i, w, p, q, tally):
     """Row i of X leaves the sums of cluster p (if p >= 0) and joins those of q (if q >= 0)."""
     if q >= 0:
@@ -318,7 +317,7 @@ def settle(X, chosen, nearest, own, n_chosen, centers, rows, tally, penalty):
     weighted = weight.shape[0] > 0
     for b in range(n_chosen):
         i = chosen[b]
-        p, q = labels[i], nearest[b]
+        p, q = np.int64(labels[i]), nearest[b]
         w = weight[i] if weighted else 1.0
         d2 = own[b]
         if q != p:
@@ -342,7 +341,7 @@ def settle(X, chosen, nearest, own, n_chosen, centers, rows, tally, penalty):
             stats[2] += 1
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def assign_products(X, centers, rows, tally, scratch, penalty, fresh, use32):
     """Assign the rows of one block; see the module's text. X is C-contiguous float32 or float64.
 
@@ -357,13 +356,13 @@ def assign_products(X, centers, rows, tally, scratch, penalty, fresh, use32):
     nearest = np.empty(active.shape[0], np.int64)
     chosen_own = np.empty(active.shape[0])
     n = X.shape[0]
-    i = 0
+    i = np.int64(0)  # a plain 0 has a type of its own, and everything would be compiled twice
     while i < n:
         i, n_active, n_new = check_bounds(X, i, centers, rows, penalty, active, own)
         if n_active == 0:
             break
-        n_certain = 0
-        n_hard = 0
+        n_certain = np.int64(0)
+        n_hard = np.int64(0)
         if use32:
             multiply(X, n_active, centers, rows, scratch, fresh or n_new == n_active)
             for a in range(n_active):  # 3. certain, or compacted to the front of active

@@ -10,9 +10,8 @@ those are few: the tree of PRML 9.1 (Moore 2000), reduced to its leaves. Distanc
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
-from madbayes._kernels import inner
+from madbayes._kernels import inner, kernel
 from madbayes._kernels.assign import DOWN, UP, check_bounds, settle
 
 DIRECT_TILE = 128  # rows
@@ -95,13 +94,13 @@ def two_nearest(columns, m, exact, near, n_near, line, best, second, nearest):
             best[r] = d2 if d2 < old else old
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def assign_direct(X, centers, rows, tally, scratch, penalty):
     """Assign the rows of one block; arguments as in `assign.assign_products`."""
     active, own, columns = scratch.active, scratch.own, scratch.columns
     lower, exact, scale = rows.lower, centers.exact, centers.scale
     best, second, nearest, near = scratch.best, scratch.second, scratch.nearest, scratch.near
-    i = 0
+    i = np.int64(0)  # as in `assign_products`
     while i < X.shape[0]:
         i, m, _ = check_bounds(X, i, centers, rows, penalty, active, own)
         if m == 0:

@@ -6,16 +6,15 @@ G_kk - 2g_k, turning it off by G_kk + 2g_k.
 """
 
 import numpy as np
-from numba import njit
 
-from madbayes._kernels import inner
+from madbayes._kernels import inner, kernel
 
 DONE, SOLE, OPEN, REFRESH = 0, 1, 2, 3  # why `collapsed_rows` and `paper_rows` came back
 ENUMERATED = 12  # up to so many features all 2^K sums are compared
 NODES = 1_000  # of the search tree of one row, beyond that
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def slack(x, ee):
     """What rounding can do to ‖x - zA‖² = ee: differences below this mean nothing."""
     xx = 0.0
@@ -24,7 +23,7 @@ def slack(x, ee):
     return 1e-11 * ee + 2e-14 * np.sqrt(xx * ee) + 1e-28 * xx
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def flip_rows(Z, g, G):
     """The printed step: for k = 1..K choose the better z_nk, the others fixed. Counts changes.
 
@@ -45,7 +44,7 @@ def flip_rows(Z, g, G):
     return changed
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def all_sums(G):
     """zGz for each of the 2^K z, bit k of the index being z_k."""
     K = G.shape[0]
@@ -63,7 +62,7 @@ def all_sums(G):
     return table
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def enumerate_rows(Z, g, G, table, want):
     """The best of all 2^K z for each row, given as `want`.
 
@@ -111,7 +110,7 @@ def enumerate_rows(Z, g, G, table, want):
             want[n, k] = best >> k & 1
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def triangle(G):
     """R with RᵀR = G, upper triangular; rows of dependent features are zero."""
     K = G.shape[0]
@@ -131,7 +130,7 @@ def triangle(G):
     return R
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def branch_rows(Z, g, G, R, want):
     """As `enumerate_rows`, by branch and bound: ‖e + (z - z')A‖² = Σ_i (y_i - (Rδ)_i)² + const.
 
@@ -189,7 +188,7 @@ def branch_rows(Z, g, G, R, want):
                     want[n, k] = Z[n, k] if delta[k] == 0 else 1 - Z[n, k]
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def settle_rows(X, Z, E, A, want):
     """Take over `want` where it truly lowers ‖x - zA‖², by residuals in full; counts changes."""
     changed = 0
@@ -218,7 +217,7 @@ def settle_rows(X, Z, E, A, want):
     return changed
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def paper_rows(X, weight, Z, A, G, start, penalty, may_open, count):
     """BP-means step 1 (BKJ 3) from row `start` on, until a row opens a feature.
 
@@ -250,7 +249,7 @@ def residual(x, z, A, e):
                 e[j] -= A[k, j]
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def best_z(z, w, ee, tol, g, G, M, p):
     """Flip features of one row, the best first, while w‖x - zA₋‖²/(1 + w·zM₋z) falls.
 
@@ -291,7 +290,7 @@ def best_z(z, w, ee, tol, g, G, M, p):
     return ee, s, flips
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def collapsed_rows(X, weight, Z, A, S, M, G, start, penalty, may_open, may_drop, room, count):
     """Collapsed BP-means (BKJ 4.1) from row `start` on; A, S, M and G always fit all of Z.
 

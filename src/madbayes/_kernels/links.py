@@ -1,17 +1,17 @@
 """Counting rows between neighbouring centres; the test itself is explained in `penalties.links`."""
 
 import numpy as np
-from numba import njit
 
-from madbayes._kernels import inner
+from madbayes._kernels import inner, kernel
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def three_nearest(D):
     """Indices of the three smallest entries of each row, -1 where there are fewer columns."""
     n, k = D.shape
-    out = np.full((n, 3), -1)
+    out = np.empty((n, 3), np.int64)
     for i in range(n):
+        out[i, 0] = out[i, 1] = out[i, 2] = -1
         d0 = d1 = d2 = np.inf
         for c in range(k):
             v = D[i, c]
@@ -33,17 +33,18 @@ def three_nearest(D):
     return out
 
 
-@njit(nogil=True, cache=True)
-def gabriel_pairs(between, limit):
-    """Pairs whose midpoint has no centre nearer than the two: the `limit` nearest such of each.
+@kernel
+def gabriel_pairs(between, order, limit, joined):
+    """Mark pairs whose midpoint has no centre nearer than the two: the `limit` nearest of each.
 
-    The Euclidean spanning tree (Prim; all its edges are such pairs) keeps the graph connected.
+    `order[a]` are the centres from the nearest to a to the farthest. The Euclidean spanning tree
+    (Prim; all its edges are such pairs) keeps the graph connected.
     """
     k = between.shape[0]
-    joined = np.zeros((k, k), np.bool_)
     link = np.zeros(k, np.int64)
-    reach = between[0].copy()
-    reach[0] = -1.0
+    reach = np.empty(k)
+    for c in range(k):
+        reach[c] = between[0, c] if c else -1.0
     for _ in range(k - 1):
         b = -1
         for c in range(k):
@@ -56,13 +57,14 @@ def gabriel_pairs(between, limit):
                 reach[c] = between[b, c]
                 link[c] = b
     for a in range(k):
-        order = np.argsort(between[a])
         found = 0
-        for b in order:
+        for r in range(k):
+            b = order[a, r]
             if b == a:
                 continue
             free = True
-            for c in order:
+            for s in range(k):
+                c = order[a, s]
                 if between[a, c] >= between[a, b]:
                     break
                 if c != a and between[a, c] + between[b, c] < between[a, b]:
@@ -73,60 +75,65 @@ def gabriel_pairs(between, limit):
                 found += 1
                 if found == limit:
                     break
-    return np.argwhere(joined).copy()
 
 
 @inner
 def rows_by_centre(nearest, k):
     """For each centre the rows that have it among their three nearest (CSR: starts, rows)."""
+    n, m = nearest.shape
     starts = np.zeros(k + 1, np.int64)
-    for c in nearest.ravel():
-        if c >= 0:
-            starts[c + 1] += 1
-    starts = np.cumsum(starts)
-    fill = starts.copy()
+    for i in range(n):
+        for s in range(m):
+            if nearest[i, s] >= 0:
+                starts[nearest[i, s] + 1] += 1
+    for c in range(k):
+        starts[c + 1] += starts[c]
+    filled = np.zeros(k, np.int64)
     rows = np.empty(starts[k], np.int64)
-    for i in range(len(nearest)):
-        for c in nearest[i]:
+    for i in range(n):
+        for s in range(m):
+            c = nearest[i, s]
             if c >= 0:
-                rows[fill[c]] = i
-                fill[c] += 1
+                rows[starts[c] + filled[c]] = i
+                filled[c] += 1
     return starts, rows
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def link_tests(D, between, nearest, pairs, weights, window):
     n, k = D.shape
     starts, rows = rows_by_centre(nearest, k)
-    z = np.zeros(len(pairs))
+    z = np.zeros(pairs.shape[0])
     t = np.empty(n)
     w = np.empty(n)
-    seen = np.full(n, -1)
-    ignored = np.zeros(k, np.bool_)
-    for p in range(len(pairs)):
-        a, b = pairs[p]
+    seen = np.zeros(n, np.int64)
+    ignored = np.zeros(k, np.int64)
+    for p in range(pairs.shape[0]):
+        a, b = pairs[p, 0], pairs[p, 1]
         gap2 = between[a, b]
         # centres so near to a or b that their half-space would hide it do not bound the cell
         n_ignored = 0
         for c in range(k):
-            ignored[c] = between[a, c] < gap2 / 4 or between[b, c] < gap2 / 4
+            ignored[c] = int(between[a, c] < gap2 / 4 or between[b, c] < gap2 / 4)
             n_ignored += ignored[c]
         m = 0
         sum_a = sum_b = w_a = w_b = 0.0
         for centre in range(k):
             if not ignored[centre]:
                 continue
-            for i in rows[starts[centre] : starts[centre + 1]]:
-                if seen[i] == p:
+            for e in range(starts[centre], starts[centre + 1]):
+                i = rows[e]
+                if seen[i] == p + 1:
                     continue
-                seen[i] = p
+                seen[i] = p + 1
                 other = np.inf
                 if n_ignored > 2:  # more than a and b themselves
                     for c in range(k):
                         if not ignored[c] and D[i, c] < other:
                             other = D[i, c]
                 else:
-                    for c in nearest[i]:
+                    for s in range(nearest.shape[1]):
+                        c = nearest[i, s]
                         if c >= 0 and c != a and c != b:
                             other = D[i, c]
                             break

@@ -2,15 +2,15 @@
 
 Letters: X (n, d) rows, w weights, z labels, C centres, W cluster weights, N cluster row counts;
 λ is `penalty`, `cap` the largest number of clusters. A gain must exceed TOL of what is compared.
+With `unit` rows and centres have length 1 (the cosine metric), and W are the lengths of the sums.
 """
 
 import numpy as np
-from numba import njit
 
-from madbayes._kernels import inner
+from madbayes._kernels import inner, kernel
 from madbayes._kernels.distance import sqdist
 from madbayes._kernels.rows import squared_error
-from madbayes._kernels.ward import merge_below
+from madbayes._kernels.ward import join_cost, merge_below
 
 TOL = 1e-10
 MARGIN = 0.05  # a row is watched while another cluster costs at most so much more
@@ -18,8 +18,8 @@ SWEEPS = 100
 HEAVY = 1e-4  # a cluster without a row keeps at least this share, or its mean is taken afresh
 
 
-@njit(nogil=True, cache=True)
-def means(X, w, z, k):
+@kernel
+def means(X, w, z, k, unit):
     """Means, weights and row counts of k clusters."""
     C, W, N = np.zeros((k, X.shape[1])), np.zeros(k), np.zeros(k, np.int64)
     for i in range(X.shape[0]):
@@ -29,11 +29,37 @@ def means(X, w, z, k):
             C[z[i], j] += w[i] * X[i, j]
     for c in range(k):
         if N[c] > 0:
-            C[c] /= W[c]
+            for j in range(X.shape[1]):
+                C[c, j] /= W[c]
+            if unit:
+                W[c] *= to_unit(C, c)
     return C, W, N
 
 
-@njit(nogil=True, cache=True)
+@inner
+def to_unit(C, c):
+    """Give row c length 1; returns the length it had."""
+    length2 = 0.0
+    for j in range(C.shape[1]):
+        length2 += C[c, j] * C[c, j]
+    length = np.sqrt(length2)
+    if length > 0.0:
+        for j in range(C.shape[1]):
+            C[c, j] /= length
+    return length
+
+
+@inner
+def leave_gain(W, w, d2, unit):
+    """What the objective falls by when weight w, d2 away, leaves its cluster of weight W."""
+    if unit:
+        rest = W - w
+        root = np.sqrt(rest * rest + W * w * d2)
+        return 2.0 * W * w * d2 / (root + rest) if rest > 0.0 else 2.0 * (root - rest)
+    return W * w / (W - w) * d2
+
+
+@kernel
 def draw_seeds(X, w, C, have, U):
     """Fill C[have:] with rows drawn in proportion to w·(squared distance to the centres before).
 
@@ -41,7 +67,9 @@ def draw_seeds(X, w, C, have, U):
     centres there are: fewer than asked when all rows are centres already.
     """
     n, k = X.shape[0], C.shape[0]
-    mass = np.full(n, np.inf)
+    mass = np.empty(n)
+    for i in range(n):
+        mass[i] = np.inf
     for c in range(k):
         if c >= have:
             total = 0.0
@@ -53,8 +81,7 @@ def draw_seeds(X, w, C, have, U):
             while i < n - 1 and passed <= target:
                 i += 1
                 passed += w[i] if c == 0 else mass[i]
-            for j in range(X.shape[1]):
-                C[c, j] = X[i, j]
+            copy_row(X, i, C, c)
         for i in range(n):
             mass[i] = min(mass[i], w[i] * sqdist(X, i, C, c))
     return k
@@ -72,25 +99,66 @@ def close_gaps(z, N):
     return k
 
 
+@kernel
+def rows_to_watch(own, other, w, z, W, penalty, unit):
+    """Rows for which a move may help, by their squared distances to their own centre (at most
+    `own`) and to any other (at least `other`)."""
+    rows, size = np.empty(z.shape[0], np.int64), 0
+    lightest = W[0]  # the easiest to join
+    for c in range(W.shape[0]):
+        lightest = min(lightest, W[c])
+    for i in range(z.shape[0]):
+        here = W[z[i]]
+        join = min(join_cost(lightest, w[i], other[i], unit), penalty)
+        if abs(here - w[i]) < HEAVY * max(here, w[i]) or not (
+            join >= leave_gain(here, w[i], own[i], unit) * (1 + MARGIN)
+        ):
+            rows[size] = i
+            size += 1
+    return rows[:size]
+
+
 @inner
-def rest_of_cluster(X, w, z, i, C):
+def rest_of_cluster(X, w, z, i, C, unit):
     """The weight of the other rows of row i's cluster; their mean goes to the last row of C.
 
     O(n), for a row so heavy that subtracting it would leave only rounding.
     """
     rest, free = 0.0, C.shape[0] - 1
-    C[free] = 0.0
+    for j in range(X.shape[1]):
+        C[free, j] = 0.0
     for e in range(X.shape[0]):
         if z[e] == z[i] and e != i:
             rest += w[e]
             for j in range(X.shape[1]):
                 C[free, j] += w[e] * X[e, j]
-    C[free] /= rest
-    return rest
+    for j in range(X.shape[1]):
+        C[free, j] /= rest
+    return rest * to_unit(C, free) if unit else rest
 
 
-@njit(nogil=True, cache=True)
-def move_rows(X, w, z, rows, C, W, N, penalty, cap):
+@inner
+def copy_row(X, i, C, c):
+    for j in range(X.shape[1]):
+        C[c, j] = X[i, j]
+
+
+@inner
+def shift(X, i, C, W, c, wi, unit):
+    """Centre and weight of cluster c with row i in it (wi > 0) or without it (wi < 0)."""
+    if unit:
+        for j in range(X.shape[1]):
+            C[c, j] = W[c] * C[c, j] + wi * X[i, j]
+        W[c] = to_unit(C, c)
+    else:
+        W[c] += wi
+        f = wi / W[c]
+        for j in range(X.shape[1]):
+            C[c, j] += f * (X[i, j] - C[c, j])
+
+
+@kernel
+def move_rows(X, w, z, rows, C, W, N, penalty, cap, unit):
     """Hartigan's moves: each of `rows` in turn goes where J is lowest by the exact change.
 
     A cluster of its own is one of the places. Returns the number of moves; stops after SWEEPS.
@@ -98,9 +166,11 @@ def move_rows(X, w, z, rows, C, W, N, penalty, cap):
     notes the frontier, those for which another cluster costs at most MARGIN more than staying; only
     the frontier is swept until it rests, then all rows again, until none of them moves.
     """
-    d, slots = X.shape[1], C.shape[0] - 1
-    k, moved = np.sum(N[:slots] > 0), 0
-    frontier, size = np.empty_like(rows), 0
+    slots = C.shape[0] - 1
+    k, moved = 0, 0
+    for c in range(slots):
+        k += N[c] > 0
+    frontier, size = np.empty(rows.shape[0], np.int64), 0
     everything = True
     rest = 0.0
     for _ in range(SWEEPS):
@@ -110,18 +180,22 @@ def move_rows(X, w, z, rows, C, W, N, penalty, cap):
         for t in range(rows.shape[0] if everything else size):
             i = rows[t] if everything else frontier[t]
             p, wi = z[i], w[i]
-            heavy = N[p] > 1 and W[p] - wi < HEAVY * W[p]
+            own = sqdist(X, i, C, p)
+            left = W[p] - wi
+            if unit:
+                left = np.sqrt(left * left + W[p] * wi * own)
+            heavy = N[p] > 1 and left < HEAVY * max(W[p], wi)
             if N[p] == 1:
                 leave = penalty
             elif heavy:
-                rest = rest_of_cluster(X, w, z, i, C)
-                leave = wi * rest / (wi + rest) * sqdist(X, i, C, slots)
+                rest = rest_of_cluster(X, w, z, i, C, unit)
+                leave = join_cost(rest, wi, sqdist(X, i, C, slots), unit)
             else:
-                leave = W[p] * wi / (W[p] - wi) * sqdist(X, i, C, p)
+                leave = leave_gain(W[p], wi, own, unit)
             best, q = leave * (1 + MARGIN), -1
             for c in range(slots):
                 if N[c] > 0 and c != p:
-                    cost = W[c] * wi / (W[c] + wi) * sqdist(X, i, C, c)
+                    cost = join_cost(W[c], wi, sqdist(X, i, C, c), unit)
                     if cost < best:
                         best, q = cost, c
             if penalty < best and N[p] > 1 and k < cap:
@@ -140,19 +214,15 @@ def move_rows(X, w, z, rows, C, W, N, penalty, cap):
             now += 1
             k += int(N[q] == 0) - int(N[p] == 1)
             if heavy:
-                C[p], W[p] = C[slots], rest
+                copy_row(C, slots, C, p)
+                W[p] = rest
             elif N[p] > 1:
-                f = wi / (W[p] - wi)
-                W[p] -= wi
-                for j in range(d):
-                    C[p, j] -= f * (X[i, j] - C[p, j])
+                shift(X, i, C, W, p, -wi, unit)
             if N[q] == 0:
-                C[q], W[q] = X[i], wi
+                copy_row(X, i, C, q)
+                W[q] = wi
             else:
-                W[q] += wi
-                f = wi / W[q]
-                for j in range(d):
-                    C[q, j] += f * (X[i, j] - C[q, j])
+                shift(X, i, C, W, q, wi, unit)
             N[p] -= 1
             N[q] += 1
             z[i] = q
@@ -163,8 +233,8 @@ def move_rows(X, w, z, rows, C, W, N, penalty, cap):
     return moved
 
 
-@njit(nogil=True, cache=True)
-def relax(X, w, C, penalty, cap):
+@kernel
+def relax(X, w, C, penalty, cap, unit):
     """From centres C: nearest centre, then row moves and merges in turn until neither lowers J.
 
     Returns labels, k and J.
@@ -177,13 +247,13 @@ def relax(X, w, C, penalty, cap):
             d2 = sqdist(X, i, C, c)
             if d2 < best:
                 best, z[i] = d2, c
-    k = close_gaps(z, means(X, w, z, m)[2])
+    k = close_gaps(z, means(X, w, z, m, unit)[2])
     while True:
-        C, W, N = means(X, w, z, min(n, k + 4) + 1)
-        move_rows(X, w, z, rows, C, W, N, penalty, cap)
+        C, W, N = means(X, w, z, min(n, k + 4) + 1, unit)
+        move_rows(X, w, z, rows, C, W, N, penalty, cap, unit)
         k = close_gaps(z, N)
-        C, W, N = means(X, w, z, k)
-        group, merged = merge_below(C, W, penalty * (1 - TOL), cap)
+        C, W, N = means(X, w, z, k, unit)
+        group, merged = merge_below(C, W, penalty * (1 - TOL), cap, unit)
         if merged == k:
             return z, k, squared_error(X, w, z, C) + penalty * k
         for i in range(n):
@@ -191,7 +261,7 @@ def relax(X, w, C, penalty, cap):
         k = merged
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def redraw_some(X, w, C, most, U):
     """Remove up to `most` random centres and draw about as many (one less to one more) anew."""
     k, d = C.shape
@@ -204,7 +274,7 @@ def redraw_some(X, w, C, most, U):
         index[t], index[e] = index[e], index[t]
     new = np.empty((k - gone + drawn, d))
     for t in range(gone, k):
-        new[t - gone] = C[index[t]]
+        copy_row(C, index[t], new, t - gone)
     V = np.empty(k - gone + drawn)
     for t in range(drawn):
         V[k - gone + t] = U[2 + most + t]

@@ -1,13 +1,13 @@
 """One pass over a block of rows: sums, errors, offers of new centres."""
 
 import numpy as np
-from numba import njit
 
+from madbayes._kernels import kernel
 from madbayes._kernels.assign import DOWN, UP, move_row
 from madbayes._kernels.distance import sqdist
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def moments(X, weight, origin, total):
     """Add the weighted sum of X - origin to `total`; return (weight, largest |X - origin|)."""
     weighted = weight.shape[0] > 0
@@ -23,18 +23,18 @@ def moments(X, weight, origin, total):
     return sum_weight, largest
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def squared_error(X, weight, labels, exact):
     """Σ w ‖x - c‖² of the rows of X to the centres of their labels."""
     weighted = weight.shape[0] > 0
     total = 0.0
     for i in range(X.shape[0]):
         w = weight[i] if weighted else 1.0
-        total += w * sqdist(X, i, exact, labels[i])
+        total += w * sqdist(X, i, exact, np.int64(labels[i]))
     return total
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def distances_to(X, C, out):
     """out[c, i] = squared distance of row i of X to row c of C."""
     for i in range(X.shape[0]):
@@ -42,7 +42,7 @@ def distances_to(X, C, out):
             out[c, i] = sqdist(X, i, C, c)
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def project(X, direction, out):
     """out[i] = row i of X times `direction`: equal rows give equal values."""
     for i in range(X.shape[0]):
@@ -52,7 +52,7 @@ def project(X, direction, out):
         out[i] = total
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def tally_rows(X, weight, labels, tally):
     """Add the rows of X to the sums of their clusters."""
     weighted = weight.shape[0] > 0
@@ -62,7 +62,7 @@ def tally_rows(X, weight, labels, tally):
             move_row(X, i, w, -1, labels[i], tally)
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def open_clusters(X, weight, labels, exact, penalty, limit, opened):
     """The serial rule of KJ Algorithm 1 among rows that are far from all centres known so far.
 
@@ -80,7 +80,7 @@ def open_clusters(X, weight, labels, exact, penalty, limit, opened):
     return m
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def offer(X, first, new, opened_at, half_gap, exact, scale, k_old, rows, tally):
     """Rows first, first + 1, … may move to the new centres that were opened before or by them.
 

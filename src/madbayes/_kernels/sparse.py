@@ -6,9 +6,8 @@ shift of the origin (it would fill the zeros).
 """
 
 import numpy as np
-from numba import njit
 
-from madbayes._kernels import inner
+from madbayes._kernels import inner, kernel
 from madbayes._kernels.assign import DOWN, EPS64, UP, error_bound
 from madbayes._kernels.distance import add, sqdist
 
@@ -36,7 +35,7 @@ def sparse_sqdist(data, indices, lo, hi, exact, c, center_norm2):
     return total + rest, EPS64 * (d + 8.0) * (total + rest)
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def sparse_distances_to(data, indices, indptr, first, points, out):
     """out[c, i] = squared distance of row first + i to row c of `points`."""
     for c in range(points.shape[0]):
@@ -55,7 +54,7 @@ def dense_row(data, indices, lo, hi, out):
         out[0, indices[e]] += data[e]
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def assign_sparse(data, indices, indptr, first, centers, transposed, rows, tally, penalty):
     """Assign rows first, first + 1, … of a CSR matrix, as many as `rows` has.
 

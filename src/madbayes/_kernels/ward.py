@@ -5,16 +5,29 @@ the tree are the penalties at which one cluster fewer begins to pay.
 """
 
 import numpy as np
-from numba import njit
 
+from madbayes._kernels import inner, kernel
 from madbayes._kernels.distance import sqdist
 
 
-@njit(nogil=True, cache=True)
-def ward_tree(C, W):
+@inner
+def join_cost(W, w, d2, unit):
+    """What the objective rises by when weight w, d2 away, joins a cluster of weight W.
+
+    With `unit` the centre is C = S/‖S‖ and W stands for ‖S‖, S the sum of the cluster's unit rows:
+    2(W + w - ‖S + wx‖) without the cancellation.
+    """
+    if unit:
+        both = W + w
+        return 2.0 * W * w * d2 / (both + np.sqrt(max(both * both - W * w * d2, 0.0)))
+    return W * w / (W + w) * d2
+
+
+@kernel
+def ward_tree(C, W, unit):
     """The m - 1 merges in order of their cost: a point of either side, and the cost.
 
-    Nearest-neighbour chains (Murtagh 1983): O(m²d) time, O(md) memory.
+    Nearest-neighbour chains (Murtagh 1983): O(m²d) time, O(md) memory. `unit`: see `join_cost`.
     """
     m = C.shape[0]
     C, W = C.copy(), W.copy()
@@ -32,11 +45,11 @@ def ward_tree(C, W):
             b = before  # the previous link wins ties, so chains end
             best = np.inf
             if b >= 0:
-                best = W[a] * W[b] / (W[a] + W[b]) * sqdist(C, a, C, b)
+                best = join_cost(W[a], W[b], sqdist(C, a, C, b), unit)
             for r in range(n_alive):
                 e = alive[r]
                 if e != a and e != before:
-                    cost = W[a] * W[e] / (W[a] + W[e]) * sqdist(C, a, C, e)
+                    cost = join_cost(W[a], W[e], sqdist(C, a, C, e), unit)
                     if cost < best or b < 0:
                         best, b = cost, e
             if b == before:
@@ -46,17 +59,28 @@ def ward_tree(C, W):
         top -= 2
         left[t], right[t], height[t] = a, b, best
         share = W[b] / (W[a] + W[b])
+        length2 = 0.0
         for j in range(C.shape[1]):
             C[a, j] += share * (C[b, j] - C[a, j])
+            length2 += C[a, j] * C[a, j]
         W[a] += W[b]
+        if unit and length2 > 0.0:
+            for j in range(C.shape[1]):
+                C[a, j] /= np.sqrt(length2)
+            W[a] *= np.sqrt(length2)
         n_alive -= 1
         alive[place[b]] = alive[n_alive]
         place[alive[n_alive]] = place[b]
-    order = np.argsort(height, kind="mergesort")
-    return left[order], right[order], height[order]
+    for t in range(1, m - 1):  # sorted by insertion: little beside the tree, and quick to compile
+        a, b, h, s = left[t], right[t], height[t], t
+        while s > 0 and height[s - 1] > h:
+            left[s], right[s], height[s] = left[s - 1], right[s - 1], height[s - 1]
+            s -= 1
+        left[s], right[s], height[s] = a, b, h
+    return left, right, height
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def cut_tree(left, right, k):
     """The group, 0..k-1 in order of first appearance, of each point when k groups are left."""
     m = left.shape[0] + 1
@@ -79,12 +103,12 @@ def cut_tree(left, right, k):
     return group
 
 
-@njit(nogil=True, cache=True)
-def merge_below(C, W, penalty, cap):
+@kernel
+def merge_below(C, W, penalty, cap, unit):
     """Groups of the points after all merges that cost less than the penalty, and more while there
     are more than `cap`; returns (group, number of groups)."""
     m = C.shape[0]
-    left, right, height = ward_tree(C, W)
+    left, right, height = ward_tree(C, W, unit)
     k = m
     while k > 1 and (k > cap or height[m - k] < penalty):
         k -= 1

@@ -112,7 +112,7 @@ def dp_means(
     """KJ Algorithm 1 on the rows of `partition`, in their order."""
     n = partition.source.n
     cap = n + 1 if max_clusters is None else max_clusters  # the first one may lose its rows
-    centers = partition.frame.mean[None, :]  # 1.
+    centers = partition.middle()  # 1.
     partition.assign(centers)
     history: list[float] = []
     converged = fresh_sums = False
@@ -151,14 +151,16 @@ def search(
     n_init: int,
     random_state: np.random.RandomState,
     run: Run,
+    unit: bool = False,
     start: np.ndarray | None = None,
 ) -> Clustering:
     """`dp_search` on the rows of positive weight, and the nearest centre for the others."""
-    source, weight, order = arrange(X, weight)
+    source, weight, order = arrange(X, weight, unit=unit)
     partition = Partition(source, weight, run, frame)
     used = np.arange(source.n) if weight is None else np.flatnonzero(weight > 0)
-    rows = shifted_rows(source, used, partition.offset)
-    shifted_start = None if start is None else start - partition.offset
+    offset = np.zeros(source.d) if unit else partition.offset
+    rows = shifted_rows(source, used, offset)
+    shifted_start = None if start is None else start - offset
     division, history = dp_search(
         rows,
         np.ones(source.n) if weight is None else weight[used],
@@ -167,12 +169,13 @@ def search(
         effort=n_init,
         random_state=random_state,
         run=run,
+        unit=unit,
         start=shifted_start,
     )
     rank = by_size(division.centers, division.weights)
     labels = np.empty(source.n, dtype=np.int32)
     labels[used] = np.argsort(rank)[division.labels]
-    centers = division.centers[rank] + partition.offset
+    centers = division.centers[rank] + offset
     if used.size < source.n:
         partition.assign(centers)
         left_out = weight == 0
@@ -235,6 +238,11 @@ class DPMeans(CentersMixin):
     n_clusters_hint : int or None
         A rough number of clusters, for "auto" (which then looks between two thirds and three halves
         of it) and "farthest-first".
+    metric : {"euclidean", "cosine"}, default="euclidean"
+        "cosine" compares directions: rows are taken at length 1 (block by block, X is not copied),
+        centres have length 1, and the squared distance is 2 - 2 cos. With "paper" this is DP-vMF-
+        means (Straub et al. 2015), for a given number of clusters spherical k-means (Dhillon &
+        Modha 2001). Penalties up to about 2 make sense. Rows of zeros are refused.
     n_init : int, default=1
         More effort for "search": so many times more attempts before a cluster counts as settled.
     order : {"given", "random"}
@@ -290,6 +298,7 @@ class DPMeans(CentersMixin):
         algorithm: str = "search",
         max_clusters: int | None = None,
         n_clusters_hint: int | None = None,
+        metric: str = "euclidean",
         n_init: int = 1,
         order: str = "given",
         max_iter: int = 300,
@@ -300,6 +309,7 @@ class DPMeans(CentersMixin):
         self.algorithm = algorithm
         self.max_clusters = max_clusters
         self.n_clusters_hint = n_clusters_hint
+        self.metric = metric
         self.n_init = n_init
         self.order = order
         self.max_iter = max_iter
@@ -321,21 +331,25 @@ class DPMeans(CentersMixin):
             X = dense(X)
         start = None
         with workers(self.n_jobs) as run:
-            frame = measure_to_fit(Rows(X), weight, run)
+            source = Rows(X, unit=self._unit)
+            frame = measure_to_fit(source, weight, run)
             if penalty == "auto":
-                path = find_path(X, weight, cap, self.n_clusters_hint, random_state, run)
+                path = find_path(
+                    X, weight, cap, self.n_clusters_hint, random_state, run, unit=self._unit
+                )
                 self.path_ = path.without_rows()
                 self.evidence_ = path.best()
                 penalty = self.evidence_.penalty
                 start = path.centers_at(penalty)
             elif penalty == "farthest-first":
-                penalty = largest_gap(Rows(X), weight, self._hint(), run)
+                penalty = largest_gap(source, weight, self._hint(), run, unit=self._unit)
             if self.algorithm == "paper":
                 permutation = None
                 if self.order == "random":
                     permutation = random_state.permutation(X.shape[0])
                     weight = None if weight is None else weight[permutation]
-                partition = Partition(Rows(X, permutation), weight, run, frame)
+                source = Rows(X, permutation, unit=self._unit)
+                partition = Partition(source, weight, run, frame, unit=self._unit)
                 result = dp_means(partition, penalty, max_clusters=cap, max_iter=max_iter)
                 result = replace(result, labels=restore(result.labels, permutation))
             else:
@@ -348,6 +362,7 @@ class DPMeans(CentersMixin):
                     n_init=n_init,
                     random_state=random_state,
                     run=run,
+                    unit=self._unit,
                     start=start,
                 )
         if not result.converged:

@@ -1,6 +1,7 @@
 """The search: a minimiser of the DP-means objective that does not wait for one row to repay λ.
 
-Objective: J = Σ_n w_n ‖x_n - μ_{z_n}‖² + λk (KJ Eq. 1, with weights).
+Objective: J = Σ_n w_n ‖x_n - μ_{z_n}‖² + λk (KJ Eq. 1, with weights). For the cosine metric rows
+and centres have length 1 (`unit`) and only the deltas of the moves differ.
 
 1. *Start.* Over-segment (k-means++ seeds and a few Lloyd passes on a sample; every row when there
    are few) and merge by Ward's cost W_a W_b/(W_a+W_b)·‖μ_a-μ_b‖² while it is below λ.
@@ -30,7 +31,7 @@ import numpy as np
 from madbayes._engine.lloyd import lloyd_passes, nearest, nearest_bounds
 from madbayes._engine.threads import Run
 from madbayes._kernels import moves
-from madbayes._kernels.moves import HEAVY, MARGIN, TOL
+from madbayes._kernels.moves import TOL
 from madbayes._kernels.rows import squared_error
 from madbayes._kernels.ward import merge_below
 
@@ -75,13 +76,14 @@ class Problem:
     cap: int
     rng: np.random.RandomState
     run: Run
+    unit: bool = False
     history: list[float] = field(default_factory=list)
 
     def division(self, labels: np.ndarray) -> Division:
         """The division by `labels`, with means; numbers without rows are dropped."""
         z = np.unique(labels, return_inverse=True)[1].astype(np.int64)
         k = int(z.max()) + 1
-        C, W, _ = moves.means(self.X, self.w, z, k)
+        C, W, _ = moves.means(self.X, self.w, z, k, self.unit)
         J = squared_error(self.X, self.w, z, C) + self.penalty * k
         return Division(z, C, W, J)
 
@@ -106,10 +108,11 @@ def over_segment(problem: Problem) -> Division:
         uniforms = problem.rng.random_sample(m)
         seeds = seeds[: moves.draw_seeds(X[rows], w[rows], seeds, 0, uniforms)]
         some = problem.part(rows, m)
-        fine = some.division(lloyd_passes(some.X, seeds, some.w, 3, problem.run)[0])
-        group, k = merge_below(fine.centers, fine.weights * (w.sum() / some.w.sum()), penalty, cap)
+        fine = some.division(lloyd_passes(some.X, seeds, some.w, 3, problem.run, problem.unit)[0])
+        weights = fine.weights * (w.sum() / some.w.sum())
+        group, k = merge_below(fine.centers, weights, penalty, cap, problem.unit)
         if 3 * k <= m or k == cap or len(seeds) < m:  # fine enough for this penalty
-            centers = moves.means(fine.centers, fine.weights, group, k)[0]
+            centers = moves.means(fine.centers, weights, group, k, problem.unit)[0]
             return problem.division(nearest(X, centers, problem.run))
         m = 4 * m if 8 * m <= n else n
     if n > BOX:
@@ -117,7 +120,7 @@ def over_segment(problem: Problem) -> Division:
     z = np.empty(n, np.int64)
     n_clusters = 0
     for rows in chunks(X, np.arange(n)):
-        group, k = merge_below(X[rows].astype(np.float64), w[rows], penalty, cap)
+        group, k = merge_below(X[rows].astype(np.float64), w[rows], penalty, cap, problem.unit)
         z[rows] = n_clusters + group
         n_clusters += k
     return merge_clusters(problem, problem.division(z))
@@ -146,30 +149,27 @@ def warn_of_many(problem: Problem, k: int) -> None:
 
 def merge_clusters(problem: Problem, now: Division) -> Division:
     """2. Merges that save more than they cost."""
-    group, k = merge_below(now.centers, now.weights, problem.penalty * (1 - TOL), problem.cap)
+    penalty = problem.penalty * (1 - TOL)
+    group, k = merge_below(now.centers, now.weights, penalty, problem.cap, problem.unit)
     return problem.division(group[now.labels]) if k < now.k else now
 
 
 def follow_lloyd(problem: Problem, now: Division) -> Division:
     """2. Nearest centres and means, until nothing moves."""
-    return problem.division(lloyd_passes(problem.X, now.centers, problem.w, 300, problem.run)[0])
+    X, w, run = problem.X, problem.w, problem.run
+    return problem.division(lloyd_passes(X, now.centers, w, 300, run, problem.unit)[0])
 
 
 def move_rows(problem: Problem, now: Division) -> Division:
     """2. Hartigan's moves, of the rows that are not much nearer to their own centre than others."""
-    w, penalty = problem.w, problem.penalty
+    w, penalty, unit = problem.w, problem.penalty, problem.unit
     while True:
         z = now.labels.copy()
         own, other = nearest_bounds(problem.X, z, now.centers, problem.run)
-        lightest = now.weights.min()  # the easiest to join
-        join = lightest * w / (lightest + w) * other
-        heavy = now.weights[z] - w < HEAVY * now.weights[z]
-        rest = np.where(heavy, now.weights[z], now.weights[z] - w)
-        leave = now.weights[z] / rest * w * own
-        rows = np.flatnonzero(heavy | (np.minimum(join, penalty) < leave * (1 + MARGIN)))
+        rows = moves.rows_to_watch(own, other, w, z, now.weights, penalty, unit)
         slots = min(len(w), 2 * now.k + 16) + 1
-        C, W, N = moves.means(problem.X, w, z, slots)
-        if not moves.move_rows(problem.X, w, z, rows, C, W, N, penalty, problem.cap):
+        C, W, N = moves.means(problem.X, w, z, slots, unit)
+        if not moves.move_rows(problem.X, w, z, rows, C, W, N, penalty, problem.cap, unit):
             return now
         new = problem.division(z)
         if not new.objective < now.objective:  # only rounding is left
@@ -189,7 +189,7 @@ def split_clusters(problem: Problem, now: Division) -> Division:
         for _ in range(SPLITS):
             pair = np.empty((2, problem.X.shape[1]))
             pair = pair[: moves.draw_seeds(one.X, one.w, pair, 0, one.rng.random_sample(2))]
-            labels, _, J = moves.relax(one.X, one.w, pair, one.penalty, one.cap)
+            labels, _, J = moves.relax(one.X, one.w, pair, one.penalty, one.cap, one.unit)
             if J < lowest:  # numbers that no other cluster has
                 lowest = J
                 z[rows] = np.where(labels == 0, c, (now.k + c) * n + labels)
@@ -268,7 +268,7 @@ def resolve(sub: Problem, now: Division, trials: int) -> Division:
     while failed < trials:
         uniforms = sub.rng.random_sample(3 + 2 * REDRAW)
         centers = moves.redraw_some(sub.X, sub.w, now.centers, REDRAW, uniforms)
-        labels, _, J = moves.relax(sub.X, sub.w, centers, sub.penalty, sub.cap)
+        labels, _, J = moves.relax(sub.X, sub.w, centers, sub.penalty, sub.cap, sub.unit)
         failed += 1
         if J < now.objective * (1 - 1e-9):
             new = sub.division(labels)
@@ -286,14 +286,15 @@ def dp_search(
     effort: int,
     random_state: np.random.RandomState,
     run: Run,
+    unit: bool = False,
     start: np.ndarray | None = None,
 ) -> tuple[Division, list[float]]:
-    """Minimise J over the rows of X (dense, centred, all weights positive).
+    """Minimise J over the rows of X (dense, centred or of length 1, all weights positive).
 
     `start`: centres of a division that is taken instead of step 1 if it is better.
     """
     cap = min(max_clusters or len(X), len(X))
-    problem = Problem(X, weight, penalty, cap, random_state, run)
+    problem = Problem(X, weight, penalty, cap, random_state, run, unit)
     now = over_segment(problem)  # 1.
     if start is not None and len(start) <= cap:
         given = problem.division(nearest(X, start, run))

@@ -23,7 +23,7 @@ from sklearn.utils import check_random_state
 from madbayes._engine.base import CentersMixin
 from madbayes._engine.checks import check_choice, check_count, check_rows, check_weight
 from madbayes._engine.partition import Partition, measure_to_fit
-from madbayes._engine.rows import arrange, restore, segments
+from madbayes._engine.rows import arrange, check_directions, restore, segments, unit_rows
 from madbayes._engine.seeding import kmeans_plus_plus, random_rows, squared_distances
 from madbayes._engine.threads import Run, workers
 
@@ -149,6 +149,10 @@ class KMeans(CentersMixin):
     tol : float, default=1e-4
         Stop when all centres together move less than this (squared, relative to the mean variance
         of the columns). 0 runs until no row changes its cluster.
+    metric : {"euclidean", "cosine"}, default="euclidean"
+        "cosine" is spherical k-means (Dhillon & Modha 2001): rows are taken at length 1 (block by
+        block, X is not copied), centres have length 1, and the squared distance is 2 - 2 cos. Rows
+        of zeros are refused.
     random_state : int, RandomState or None
         Seed for the first centres. The result is the same to the bit for any `n_jobs`.
     n_jobs : int or None
@@ -185,6 +189,7 @@ class KMeans(CentersMixin):
         n_init: int | str = "auto",
         max_iter: int = 300,
         tol: float = 1e-4,
+        metric: str = "euclidean",
         random_state: Any = None,
         n_jobs: int | None = None,
     ) -> None:
@@ -193,6 +198,7 @@ class KMeans(CentersMixin):
         self.n_init = n_init
         self.max_iter = max_iter
         self.tol = tol
+        self.metric = metric
         self.random_state = random_state
         self.n_jobs = n_jobs
 
@@ -210,12 +216,12 @@ class KMeans(CentersMixin):
             raise ValueError(f"tol={self.tol!r} must be a number >= 0.")
         n_init = self._count_starts()
         random_state = check_random_state(self.random_state)
-        source, weight, order = arrange(X, weight)
+        source, weight, order = arrange(X, weight, unit=self._unit)
         best: KMeansResult | None = None
         with workers(self.n_jobs) as run:
             frame = measure_to_fit(source, weight, run)
             for _ in range(n_init):
-                partition = Partition(source, weight, run, frame)
+                partition = Partition(source, weight, run, frame, unit=self._unit)
                 centers = self._first_centers(X, partition, k, random_state, run)
                 tol = self.tol * mean_variance(partition) if self.tol else 0.0
                 result = lloyd(partition, centers, max_iter=max_iter, tol=tol)
@@ -271,6 +277,9 @@ class KMeans(CentersMixin):
             )
         if not np.isfinite(centers).all():
             raise ValueError("init contains NaN or infinity; centres must be finite numbers.")
+        if self._unit:
+            check_directions(centers, "init")
+            centers = unit_rows(centers)
         return centers
 
 

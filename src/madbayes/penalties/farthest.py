@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from madbayes._engine.checks import check_count, check_table, check_weight
+from madbayes._engine.checks import check_choice, check_count, check_table, check_weight
 from madbayes._engine.partition import measure_to_fit
 from madbayes._engine.rows import Rows, segments
 from madbayes._engine.seeding import squared_distances
@@ -17,11 +17,17 @@ from madbayes._engine.threads import Run, workers
 
 
 def farthest_first(
-    X: Any, n_clusters: int, *, sample_weight: Any = None, n_jobs: int | None = None
+    X: Any,
+    n_clusters: int,
+    *,
+    metric: str = "euclidean",
+    sample_weight: Any = None,
+    n_jobs: int | None = None,
 ) -> float:
     """A penalty for about `n_clusters` clusters (KJ 6.1), in squared-distance units.
 
-    Rows of weight 0 do not count; other weights do not matter, as repeated rows do not.
+    Rows of weight 0 do not count; other weights do not matter, as repeated rows do not. With
+    ``metric="cosine"`` squared distances are 2 - 2 cos.
 
     Examples
     --------
@@ -30,16 +36,22 @@ def farthest_first(
     16.0
     """
     X = check_table(X)
+    weight = check_weight(sample_weight, X.shape[0])
+    unit = check_choice("metric", metric, "euclidean", "cosine") == "cosine"
     with workers(n_jobs) as run:
-        return largest_gap(Rows(X), check_weight(sample_weight, X.shape[0]), n_clusters, run)
+        return largest_gap(Rows(X, unit=unit), weight, n_clusters, run, unit=unit)
 
 
-def largest_gap(source: Rows, weight: np.ndarray | None, n_clusters: int, run: Run) -> float:
+def largest_gap(
+    source: Rows, weight: np.ndarray | None, n_clusters: int, run: Run, *, unit: bool = False
+) -> float:
     """Steps 1 to 3."""
     k = check_count("n_clusters", n_clusters, why="It is a rough number of clusters.")
     cuts = segments(source.n, 1)
     left_out = None if weight is None else weight == 0
     mean = measure_to_fit(source, weight, run).mean
+    if unit and mean.any():
+        mean = mean / np.linalg.norm(mean)
     closest = np.full(source.n, np.inf)
 
     def partial(cut: tuple[int, int]) -> None:

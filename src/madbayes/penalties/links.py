@@ -54,7 +54,9 @@ def link_strengths(X: np.ndarray, weights: np.ndarray, centers: np.ndarray) -> n
     between = (between + between.T) / 2
     np.fill_diagonal(between, 0.0)
     D = squared_distances(X, centers)
-    pairs = gabriel_pairs(between, NEIGHBOURS)
+    joined = np.zeros((k, k), bool)
+    gabriel_pairs(between, np.argsort(between, axis=1, kind="stable"), NEIGHBOURS, joined)
+    pairs = np.ascontiguousarray(np.argwhere(joined))
     z = link_tests(D, between, three_nearest(D), pairs, weights, WINDOW)
     return spanning_tree(k, pairs, z)
 

@@ -25,7 +25,7 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.utils import check_random_state
 
-from madbayes._engine.checks import check_count, check_table, check_weight
+from madbayes._engine.checks import check_choice, check_count, check_table, check_weight
 from madbayes._engine.lloyd import lloyd_passes, nearest
 from madbayes._engine.partition import measure_to_fit
 from madbayes._engine.rows import Rows
@@ -61,12 +61,13 @@ class Half:
         start = seeds[: draw_seeds(X, weights, seeds, 0, uniforms)]
         labels, self.small, _ = lloyd_passes(X, start, weights, 3)
         self.small_weights = np.bincount(labels, weights, minlength=len(self.small))
-        self.left, self.right, self.heights = ward_tree(self.small, self.small_weights)
+        self.left, self.right, self.heights = ward_tree(self.small, self.small_weights, False)
 
     def centers(self, k: int, passes: int = 2) -> np.ndarray:
         """k centres: the tree cut at k, then Lloyd."""
         if k not in self._found:
-            start = means(self.small, self.small_weights, cut_tree(self.left, self.right, k), k)[0]
+            group = cut_tree(self.left, self.right, k)
+            start = means(self.small, self.small_weights, group, k, False)[0]
             rows = slice(max(SCORED_ROWS, 64 * k))
             self._found[k] = lloyd_passes(self.X[rows], start, self.weights[rows], passes)[1]
         return self._found[k]
@@ -140,6 +141,7 @@ def path(
     sample_weight: Any = None,
     max_clusters: int | None = None,
     n_clusters_hint: int | None = None,
+    metric: str = "euclidean",
     random_state: Any = None,
     n_jobs: int | None = None,
 ) -> PenaltyPath:
@@ -154,6 +156,8 @@ def path(
         Largest number of clusters to examine. By default about 3·√n_rows, at most 320.
     n_clusters_hint : int, optional
         A rough number of clusters: only numbers from two thirds to three halves of it are examined.
+    metric : {"euclidean", "cosine"}, default="euclidean"
+        "cosine": rows and centres at length 1, so that squared distances are 2 - 2 cos.
     random_state : int, RandomState or None
         Seed for the sample and its halves. The result is the same for any `n_jobs`.
     n_jobs : int or None
@@ -171,9 +175,11 @@ def path(
     """
     X = check_table(X)
     weights = check_weight(sample_weight, X.shape[0])
+    unit = check_choice("metric", metric, "euclidean", "cosine") == "cosine"
     with workers(n_jobs) as run:
-        measure_to_fit(Rows(X), weights, run)  # complains about values too large or small to square
-        return find_path(X, weights, max_clusters, n_clusters_hint, random_state, run)
+        # complains about values too large or small to square
+        measure_to_fit(Rows(X, unit=unit), weights, run)
+        return find_path(X, weights, max_clusters, n_clusters_hint, random_state, run, unit=unit)
 
 
 def find_path(
@@ -183,6 +189,8 @@ def find_path(
     n_clusters_hint: int | None,
     random_state: Any,
     run: Run,
+    *,
+    unit: bool = False,
 ) -> PenaltyPath:
     """Steps 1 to 5 on checked rows."""
     rng = np.random.default_rng(check_random_state(random_state).randint(2**31 - 1))
@@ -202,11 +210,13 @@ def find_path(
     if sp.issparse(X):
         n_rows = min(n_rows, max(256, values // X.shape[1]))
     rows = used[:n_rows]
-    S, w = Rows(X).take(rows), weights[rows] / weights[rows].mean()
-    origin = S.mean(axis=0)
-    S -= origin
-    scale = np.abs(S).max() or 1.0
-    S /= scale
+    S, w = Rows(X, unit=unit).take(rows), weights[rows] / weights[rows].mean()
+    origin, scale = np.zeros(X.shape[1]), 1.0
+    if not unit:
+        origin = S.mean(axis=0)
+        S -= origin
+        scale = np.abs(S).max() or 1.0
+        S /= scale
     lonely, limit = lonely_rows(S, rng)
     core, core_w = S[~lonely], w[~lonely]
 
@@ -251,11 +261,11 @@ def find_path(
     for k, labels in stairs(Z[block], core_w[block], halves, scores, k_best, k_max):
         variants = [labels]
         if len(isolated):  # on their own, or with the nearest cluster
-            centers, labels = group_means(core[block], labels, core_w[block])
+            centers, labels = group_means(core[block], labels, core_w[block], unit)
             joined = nearest(isolated, centers)
             variants = [np.r_[labels, len(centers) + clump], np.r_[labels, joined]]
         for variant in variants:
-            centers, variant = group_means(all_rows, variant, all_w)
+            centers, variant = group_means(all_rows, variant, all_w, unit)
             sse = float(all_w @ ((all_rows - centers[variant]) ** 2).sum(axis=1))
             entries.append((len(centers), sse, centers, k))
     entries.sort(key=lambda e: e[:2])
@@ -283,12 +293,13 @@ def find_path(
         _k_scored=on_hull[choice][3],
         _centers=tuple(e[2] * scale + origin for e in on_hull),
         _X=X,
+        _unit=unit,
     )
 
 
 def group_means(
-    X: np.ndarray, labels: np.ndarray, weights: np.ndarray
+    X: np.ndarray, labels: np.ndarray, weights: np.ndarray, unit: bool
 ) -> tuple[np.ndarray, np.ndarray]:
     """The weighted means of the groups, and labels 0, 1, … without gaps."""
     labels = np.unique(labels, return_inverse=True)[1].astype(np.int64)
-    return means(X, weights, labels, int(labels.max()) + 1)[0], labels
+    return means(X, weights, labels, int(labels.max()) + 1, unit)[0], labels

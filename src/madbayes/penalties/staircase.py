@@ -85,6 +85,7 @@ class PenaltyPath:
     _k_scored: int = field(repr=False)  # the k of `scores` it stands for
     _centers: tuple[np.ndarray, ...] = field(repr=False)
     _X: Any = field(repr=False)
+    _unit: bool = field(repr=False, default=False)
 
     def labels_at(self, penalty: float, X: Any = None, n_jobs: int | None = None) -> np.ndarray:
         """Labels of the rows (of X, or those of the path) in the best division at `penalty`.
@@ -98,7 +99,7 @@ class PenaltyPath:
                 "this path does not hold the rows it was made of: pass them, labels_at(penalty, X)."
             )
         with workers(n_jobs) as run:
-            return nearest(X, self.centers_at(penalty), run)
+            return nearest(X, self.centers_at(penalty), run, unit=self._unit)
 
     def centers_at(self, penalty: float) -> np.ndarray:
         """The centres of the best division at `penalty`."""
