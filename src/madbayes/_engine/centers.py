@@ -94,7 +94,7 @@ def make_scratch(k: int, d: int, start: np.ndarray) -> Scratch:
         second=np.empty(TILE_ROWS, np.float32),
         second_in_group=np.empty(TILE_ROWS, np.float32),
         winner=np.empty(TILE_ROWS, np.int32),
-        group_best=np.empty((TILE_ROWS, start.shape[0] - 1), np.float32),
+        bound=np.empty((start.shape[0] - 1, TILE_ROWS), np.float32),
         todo=np.empty(TILE_ROWS, np.int64),
         low1=np.empty(TILE_ROWS, np.float32),
         low2=np.empty(TILE_ROWS, np.float32),

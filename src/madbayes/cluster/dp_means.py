@@ -38,12 +38,13 @@ from madbayes._engine.partition import Frame, Partition, measure_to_fit
 from madbayes._engine.rows import Rows, arrange, restore
 from madbayes._engine.threads import Run, workers
 from madbayes.cluster.dp_search import dp_search
+from madbayes.cluster.sparse_search import sparse_search
 from madbayes.penalties.farthest import largest_gap
 from madbayes.penalties.path import find_path
 
 FIRST_STRETCH = 1024  # rows before the first look at who opens a cluster
 FAR_ROWS = 8192  # rows under the serial rule at a time
-DENSE_VALUES = 2**28  # a CSR matrix up to this size is made dense for the search
+DENSE_VALUES = 2**25  # a CSR matrix up to this size is made dense for the search
 GAPS = 2**22  # distances between old and new centres that are kept at a time
 
 
@@ -142,7 +143,7 @@ def dp_means(
 
 
 def search(
-    X: np.ndarray,
+    X: Any,
     weight: np.ndarray | None,
     penalty: float,
     *,
@@ -154,28 +155,37 @@ def search(
     unit: bool = False,
     start: np.ndarray | None = None,
 ) -> Clustering:
-    """`dp_search` on the rows of positive weight, and the nearest centre for the others."""
+    """`dp_search` on the rows of positive weight, and the nearest centre for the others.
+
+    For CSR it is `sparse_search`.
+    """
     source, weight, order = arrange(X, weight, unit=unit)
     partition = Partition(source, weight, run, frame)
     used = np.arange(source.n) if weight is None else np.flatnonzero(weight > 0)
-    offset = np.zeros(source.d) if unit else partition.offset
-    rows = shifted_rows(source, used, offset)
-    shifted_start = None if start is None else start - offset
-    division, history = dp_search(
-        rows,
-        np.ones(source.n) if weight is None else weight[used],
-        penalty,
-        max_clusters=max_clusters,
-        effort=n_init,
-        random_state=random_state,
-        run=run,
-        unit=unit,
-        start=shifted_start,
-    )
-    rank = by_size(division.centers, division.weights)
+    used_weight = np.ones(source.n) if weight is None else weight[used]
+    options: dict[str, Any] = {
+        "max_clusters": max_clusters,
+        "random_state": random_state,
+        "run": run,
+        "unit": unit,
+    }
+    if source.sparse:
+        sparse, centers, history = sparse_search(
+            source.X[used], used_weight, penalty, **options, start=start
+        )
+        found, weights = sparse.labels, sparse.weights
+    else:
+        offset = np.zeros(source.d) if unit else partition.offset
+        rows = shifted_rows(source, used, offset)
+        shifted_start = None if start is None else start - offset
+        division, history = dp_search(
+            rows, used_weight, penalty, **options, effort=n_init, start=shifted_start
+        )
+        found, weights, centers = division.labels, division.weights, division.centers + offset
+    rank = by_size(centers, weights)
     labels = np.empty(source.n, dtype=np.int32)
-    labels[used] = np.argsort(rank)[division.labels]
-    centers = division.centers[rank] + offset
+    labels[used] = np.argsort(rank)[found]
+    centers = centers[rank]
     if used.size < source.n:
         partition.assign(centers)
         left_out = weight == 0
@@ -186,20 +196,6 @@ def search(
     return Clustering(
         restore(labels, order), centers, history[-1], inertia, history, len(history), True
     )
-
-
-def dense(X: Any) -> np.ndarray:
-    """The search moves single rows to and fro, which needs them dense."""
-    if not sp.issparse(X):
-        return X
-    n, d = X.shape
-    if n * d > DENSE_VALUES:
-        raise ValueError(
-            f"algorithm='search' works on dense rows, and this sparse matrix of shape {(n, d)} "
-            f"would have {n * d:.2g} values. Use algorithm='paper', or reduce the columns first, "
-            "for example with sklearn.decomposition.TruncatedSVD."
-        )
-    return X.toarray()
 
 
 def shifted_rows(source: Rows, used: np.ndarray, offset: np.ndarray) -> np.ndarray:
@@ -276,7 +272,8 @@ class DPMeans(CentersMixin):
 
     Notes
     -----
-    "search" needs the rows in memory, and a copy of them; a CSR matrix is made dense for it.
+    "search" needs the rows in memory, and a copy of them. A CSR matrix of up to 2²⁵ values, zeros
+    included, is made dense for it; a larger one is searched as it is, with somewhat fewer moves.
 
     Examples
     --------
@@ -327,8 +324,8 @@ class DPMeans(CentersMixin):
         n_init = check_count("n_init", self.n_init)
         max_iter = check_count("max_iter", self.max_iter)
         random_state = check_random_state(self.random_state)
-        if self.algorithm == "search":
-            X = dense(X)
+        if self.algorithm == "search" and X.shape[0] * X.shape[1] <= DENSE_VALUES:
+            X = X.toarray() if sp.issparse(X) else X
         start = None
         with workers(self.n_jobs) as run:
             source = Rows(X, unit=self._unit)
