@@ -7,13 +7,20 @@ python benchmarks/run.py --quick          small sizes; prints the tables and wri
 
 import argparse
 
+import cosine
 import dp_means
 import features
 import how_many
 import kmeans
 from common import machine, say, write_section
 
-SCRIPTS = {"kmeans": kmeans, "dp_means": dp_means, "how_many": how_many, "features": features}
+SCRIPTS = {
+    "kmeans": kmeans,
+    "dp_means": dp_means,
+    "how_many": how_many,
+    "features": features,
+    "cosine": cosine,
+}
 
 
 def main():

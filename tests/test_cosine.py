@@ -5,6 +5,7 @@ import pytest
 import scipy.sparse as sp
 from reference.dp_means import dp_means
 from reference.partitions import direction, lowest_neighbour, lowest_objective, objective
+from sklearn.base import clone
 from sklearn.metrics import adjusted_rand_score
 from sklearn.preprocessing import normalize
 
@@ -105,7 +106,7 @@ def test_no_single_move_is_left(seed):
 
 @pytest.mark.parametrize("d", [3, 40])
 def test_auto_counts_directions(d):
-    X, truth = fans(np.random.RandomState(1), 1200, d, 6)
+    X, truth = fans(np.random.RandomState(1), 1200, d, 6, spread=0.1)
     model = DPMeans(metric="cosine", random_state=0).fit(X)
     assert model.n_clusters_ == 6
     assert adjusted_rand_score(truth, model.labels_) > 0.95
@@ -123,11 +124,26 @@ def test_lengths_do_not_matter():
 
 
 @pytest.mark.parametrize("as_input", [np.asarray, sp.csr_array])
-def test_rows_of_zeros_are_named(as_input):
-    X = np.ones((5, 3))
-    X[3] = 0.0
-    for model in (KMeans(2, metric="cosine"), DPMeans(1.0, metric="cosine")):
-        with pytest.raises(ValueError, match="row 3 of X is all zeros"):
+def test_rows_of_zeros_are_left_out(as_input):
+    X = np.abs(np.random.RandomState(0).randn(40, 3))
+    X[[3, 7]] = 0.0
+    kept = np.delete(np.arange(40), [3, 7])
+    for model in (KMeans(2, metric="cosine", init=X[:2]), DPMeans(1.0, metric="cosine")):
+        with pytest.warns(UserWarning, match="2 rows of X are all zeros \\(the first is row 3"):
             model.fit(as_input(X))
+        rest = clone(model).fit(as_input(X[kept]))
+        np.testing.assert_array_equal(model.labels_[kept], rest.labels_)
+        np.testing.assert_allclose(model.cluster_centers_, rest.cluster_centers_)
+        assert model.objective_ == pytest.approx(rest.objective_)
+        np.testing.assert_array_equal(model.predict(as_input(X))[[3, 7]], 0)
+        np.testing.assert_allclose(model.transform(as_input(X))[3], 1.0)
+
+
+def test_what_has_no_direction_is_named():
+    X = np.ones((5, 3))
+    with pytest.raises(ValueError, match="all rows of X are zeros"):
+        DPMeans(1.0, metric="cosine").fit(0 * X)
+    with pytest.raises(ValueError, match="init has a row of zeros"):
+        KMeans(1, metric="cosine", init=np.zeros((1, 3))).fit(X)
     with pytest.raises(ValueError, match="metric='manhattan' must be one of"):
         DPMeans(metric="manhattan").fit(X)

@@ -21,7 +21,14 @@ PRINTED = {
 
 
 @parametrize_with_checks(
-    [KMeans(3), DPMeans(), DPMeans(0.5), DPMeans(3.0, algorithm="paper")],
+    [
+        KMeans(3),
+        KMeans(3, metric="cosine"),
+        DPMeans(),
+        DPMeans(0.5),
+        DPMeans(0.5, metric="cosine"),
+        DPMeans(3.0, algorithm="paper"),
+    ],
     expected_failed_checks=lambda model: (
         PRINTED if getattr(model, "algorithm", None) == "paper" else {}
     ),

@@ -164,11 +164,9 @@ def test_clusters_come_from_large_to_small():
     assert sizes.tolist() == [90, 50, 20]
 
 
-def test_a_wide_sparse_matrix_names_the_way_out(monkeypatch):
-    import scipy.sparse as sp
-
-    import madbayes.cluster.dp_means as dp_means
-
-    monkeypatch.setattr(dp_means, "DENSE_VALUES", 100)
-    with pytest.raises(ValueError, match=r"algorithm='paper'.*TruncatedSVD"):
-        DPMeans(1.0).fit(sp.random(50, 40, density=0.1, random_state=0, format="csr"))
+def test_a_penalty_for_hardly_any_cluster_warns_and_still_answers():
+    X = np.random.default_rng(0).normal(size=(4200, 1)).round(4)
+    with pytest.warns(UserWarning, match="penalty=1e-09 is so small that the 4200 rows"):
+        model = DPMeans(1e-9, random_state=0).fit(X)
+    assert model.n_clusters_ == len(np.unique(X))
+    assert model.inertia_ == pytest.approx(0.0, abs=1e-12)

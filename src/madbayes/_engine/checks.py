@@ -3,6 +3,7 @@
 Messages name the parameter, the value received, what is accepted, and the way out.
 """
 
+import warnings
 from numbers import Integral, Real
 from typing import Any
 
@@ -64,6 +65,31 @@ def check_weight(sample_weight: Any, n: int) -> np.ndarray | None:
         )
     if weight.max() == 0:
         raise ValueError("sample_weight: all weights are zero, so no row is left to fit.")
+    return weight
+
+
+def weight_of_directions(X: Any, weight: np.ndarray | None, *, quiet: bool = False) -> Any:
+    """For metric="cosine": rows of zeros have no direction, so their weight becomes 0."""
+    if sp.issparse(X):
+        zero = abs(X).max(axis=1).toarray().ravel() == 0
+    else:
+        zero = np.concatenate([~X[a : a + 8192].any(axis=1) for a in range(0, X.shape[0], 8192)])
+    if not zero.any():
+        return weight
+    if zero.all():
+        raise ValueError(
+            "all rows of X are zeros: they have no direction, so metric='cosine' cannot compare "
+            "them."
+        )
+    if not quiet:
+        warnings.warn(
+            f"{int(zero.sum())} rows of X are all zeros (the first is row {int(np.argmax(zero))}): "
+            "they have no direction, so they are left out of the fit and get the label 0.",
+            stacklevel=3,
+        )
+    weight = np.where(zero, 0.0, 1.0 if weight is None else weight)
+    if weight.max() == 0:
+        raise ValueError("the rows of X with a weight > 0 are all zeros: they have no direction.")
     return weight
 
 

@@ -30,8 +30,6 @@ class Rows:
     ) -> None:
         if sp.issparse(X) and permutation is not None:
             X, permutation = X[permutation], None
-        if unit:
-            check_directions(X)
         if unit and sp.issparse(X):
             X, unit = unit_csr(X), False
         self.X = X
@@ -74,33 +72,25 @@ class Rows:
 
 
 def unit_rows(X: np.ndarray) -> np.ndarray:
-    """Each row divided by its length, in float64."""
+    """Each row divided by its length, in float64; zeros stay."""
     X = X.astype(np.float64)
-    X /= np.abs(X).max(axis=1, keepdims=True)  # so that no square overflows
-    X /= np.sqrt(np.einsum("ij,ij->i", X, X))[:, None]
+    X /= or_one(np.abs(X).max(axis=1))[:, None]  # so that no square overflows
+    X /= or_one(np.sqrt(np.einsum("ij,ij->i", X, X)))[:, None]
     return X
 
 
 def unit_csr(X: Any) -> Any:
     """The same for a CSR matrix."""
     size = np.diff(X.indptr)
-    data = X.data / np.repeat(abs(X).max(axis=1).toarray().ravel().astype(np.float64), size)
+    largest = abs(X).max(axis=1).toarray().ravel().astype(np.float64)
+    data = X.data / np.repeat(or_one(largest), size)
     squares = np.bincount(np.repeat(np.arange(X.shape[0]), size), data**2, minlength=X.shape[0])
-    data /= np.repeat(np.sqrt(squares), size)
+    data /= np.repeat(or_one(np.sqrt(squares)), size)
     return sp.csr_array((data.astype(X.dtype), X.indices, X.indptr), shape=X.shape)
 
 
-def check_directions(X: Any, name: str = "X") -> None:
-    """A row of zeros has no direction."""
-    if sp.issparse(X):
-        zero = abs(X).max(axis=1).toarray().ravel() == 0
-    else:
-        zero = np.concatenate([~X[a : a + 8192].any(axis=1) for a in range(0, X.shape[0], 8192)])
-    if zero.any():
-        raise ValueError(
-            f"row {int(np.argmax(zero))} of {name} is all zeros ({int(zero.sum())} such rows): it "
-            "has no direction, so metric='cosine' cannot compare it. Leave such rows out."
-        )
+def or_one(length: np.ndarray) -> np.ndarray:
+    return np.where(length > 0, length, 1.0)
 
 
 def _read_only(block: np.ndarray) -> np.ndarray:

@@ -100,7 +100,7 @@ def close_gaps(z, N):
 
 
 @kernel
-def rows_to_watch(own, other, w, z, W, penalty, unit):
+def rows_to_watch(own, other, w, z, W, N, penalty, unit):
     """Rows for which a move may help, by their squared distances to their own centre (at most
     `own`) and to any other (at least `other`)."""
     rows, size = np.empty(z.shape[0], np.int64), 0
@@ -109,10 +109,13 @@ def rows_to_watch(own, other, w, z, W, penalty, unit):
         lightest = min(lightest, W[c])
     for i in range(z.shape[0]):
         here = W[z[i]]
-        join = min(join_cost(lightest, w[i], other[i], unit), penalty)
-        if abs(here - w[i]) < HEAVY * max(here, w[i]) or not (
-            join >= leave_gain(here, w[i], own[i], unit) * (1 + MARGIN)
-        ):
+        cost = min(join_cost(lightest, w[i], other[i], unit), penalty)
+        gain = leave_gain(here, w[i], own[i], unit)
+        if N[z[i]] == 1:
+            cost, gain = join_cost(lightest, w[i], other[i], unit), penalty
+        elif abs(here - w[i]) < HEAVY * max(here, w[i]):
+            gain = np.inf
+        if not cost >= gain * (1 + MARGIN):
             rows[size] = i
             size += 1
     return rows[:size]

@@ -33,6 +33,7 @@ from madbayes._engine.checks import (
     check_penalty,
     check_rows,
     check_weight,
+    weight_of_directions,
 )
 from madbayes._engine.partition import Frame, Partition, measure_to_fit
 from madbayes._engine.rows import Rows, arrange, restore
@@ -238,7 +239,8 @@ class DPMeans(CentersMixin):
         "cosine" compares directions: rows are taken at length 1 (block by block, X is not copied),
         centres have length 1, and the squared distance is 2 - 2 cos. With "paper" this is DP-vMF-
         means (Straub et al. 2015), for a given number of clusters spherical k-means (Dhillon &
-        Modha 2001). Penalties up to about 2 make sense. Rows of zeros are refused.
+        Modha 2001). Rows of zeros are left out, with a
+        warning.
     n_init : int, default=1
         More effort for "search": so many times more attempts before a cluster counts as settled.
     order : {"given", "random"}
@@ -317,6 +319,8 @@ class DPMeans(CentersMixin):
         """Cluster the rows of X."""
         X = check_rows(self, X)
         weight = check_weight(sample_weight, X.shape[0])
+        if self._unit:
+            weight = weight_of_directions(X, weight)
         penalty = check_penalty(self.penalty, "auto", "farthest-first")
         check_choice("algorithm", self.algorithm, "search", "paper")
         check_choice("order", self.order, "given", "random")

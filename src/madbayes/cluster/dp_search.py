@@ -166,9 +166,9 @@ def move_rows(problem: Problem, now: Division) -> Division:
     while True:
         z = now.labels.copy()
         own, other = nearest_bounds(problem.X, z, now.centers, problem.run)
-        rows = moves.rows_to_watch(own, other, w, z, now.weights, penalty, unit)
         slots = min(len(w), 2 * now.k + 16) + 1
         C, W, N = moves.means(problem.X, w, z, slots, unit)
+        rows = moves.rows_to_watch(own, other, w, z, now.weights, N, penalty, unit)
         if not moves.move_rows(problem.X, w, z, rows, C, W, N, penalty, problem.cap, unit):
             return now
         new = problem.division(z)
@@ -211,7 +211,12 @@ def descend(problem: Problem, now: Division) -> Division:
 
 
 def renew(problem: Problem, now: Division, effort: int) -> Division:
-    """3. Solve neighbourhoods of clusters anew until every cluster is settled."""
+    """3. Solve neighbourhoods of clusters anew until every cluster is settled.
+
+    Not for very many clusters of a few rows each, where it would take for ever and gain little.
+    """
+    if len(problem.X) > BOX and 8 * now.k > len(problem.X):
+        return now
     rows: list[np.ndarray | None] = list(now.rows())
     C, J, k = now.centers.copy(), now.objective, now.k
     each = max(1, min(TRIALS, TRIALS * FEW_VALUES // problem.X.size, SAMPLE // len(problem.X)))

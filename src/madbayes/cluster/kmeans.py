@@ -21,9 +21,15 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
 from madbayes._engine.base import CentersMixin
-from madbayes._engine.checks import check_choice, check_count, check_rows, check_weight
+from madbayes._engine.checks import (
+    check_choice,
+    check_count,
+    check_rows,
+    check_weight,
+    weight_of_directions,
+)
 from madbayes._engine.partition import Partition, measure_to_fit
-from madbayes._engine.rows import arrange, check_directions, restore, segments, unit_rows
+from madbayes._engine.rows import arrange, restore, segments, unit_rows
 from madbayes._engine.seeding import kmeans_plus_plus, random_rows, squared_distances
 from madbayes._engine.threads import Run, workers
 
@@ -152,7 +158,7 @@ class KMeans(CentersMixin):
     metric : {"euclidean", "cosine"}, default="euclidean"
         "cosine" is spherical k-means (Dhillon & Modha 2001): rows are taken at length 1 (block by
         block, X is not copied), centres have length 1, and the squared distance is 2 - 2 cos. Rows
-        of zeros are refused.
+        of zeros are left out, with a warning.
     random_state : int, RandomState or None
         Seed for the first centres. The result is the same to the bit for any `n_jobs`.
     n_jobs : int or None
@@ -206,6 +212,8 @@ class KMeans(CentersMixin):
         """Cluster the rows of X."""
         X = check_rows(self, X)
         weight = check_weight(sample_weight, X.shape[0])
+        if self._unit:
+            weight = weight_of_directions(X, weight)
         k = check_count("n_clusters", self.n_clusters)
         if k > X.shape[0]:
             raise ValueError(
@@ -277,10 +285,9 @@ class KMeans(CentersMixin):
             )
         if not np.isfinite(centers).all():
             raise ValueError("init contains NaN or infinity; centres must be finite numbers.")
-        if self._unit:
-            check_directions(centers, "init")
-            centers = unit_rows(centers)
-        return centers
+        if self._unit and not centers.any(axis=1).all():
+            raise ValueError("init has a row of zeros, which has no direction (metric='cosine').")
+        return unit_rows(centers) if self._unit else centers
 
 
 def mean_variance(partition: Partition) -> float:

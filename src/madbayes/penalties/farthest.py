@@ -9,7 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from madbayes._engine.checks import check_choice, check_count, check_table, check_weight
+from madbayes._engine.checks import (
+    check_choice,
+    check_count,
+    check_table,
+    check_weight,
+    weight_of_directions,
+)
 from madbayes._engine.partition import measure_to_fit
 from madbayes._engine.rows import Rows, segments
 from madbayes._engine.seeding import squared_distances
@@ -38,6 +44,8 @@ def farthest_first(
     X = check_table(X)
     weight = check_weight(sample_weight, X.shape[0])
     unit = check_choice("metric", metric, "euclidean", "cosine") == "cosine"
+    if unit:
+        weight = weight_of_directions(X, weight, quiet=True)
     with workers(n_jobs) as run:
         return largest_gap(Rows(X, unit=unit), weight, n_clusters, run, unit=unit)
 

@@ -25,7 +25,13 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.utils import check_random_state
 
-from madbayes._engine.checks import check_choice, check_count, check_table, check_weight
+from madbayes._engine.checks import (
+    check_choice,
+    check_count,
+    check_table,
+    check_weight,
+    weight_of_directions,
+)
 from madbayes._engine.lloyd import lloyd_passes, nearest
 from madbayes._engine.partition import measure_to_fit
 from madbayes._engine.rows import Rows
@@ -176,6 +182,8 @@ def path(
     X = check_table(X)
     weights = check_weight(sample_weight, X.shape[0])
     unit = check_choice("metric", metric, "euclidean", "cosine") == "cosine"
+    if unit:
+        weights = weight_of_directions(X, weights, quiet=True)
     with workers(n_jobs) as run:
         # complains about values too large or small to square
         measure_to_fit(Rows(X, unit=unit), weights, run)
