@@ -81,6 +81,15 @@ def test_clusters_are_printed_and_written(run, two_groups):
     assert (run.out / "clusters.png").read_bytes().startswith(b"\x89PNG")
 
 
+def test_directions(run, tmp_path):
+    table = save(tmp_path / "fans.csv", "a,b\n1,0.1\n2,0.1\n50,4\n0.1,3\n0.2,7\n0.01,0.4\n")
+    got = run(table, "--metric", "cosine", penalty=("--penalty", "0.5"))
+    assert "2 clusters in 6 rows" in got.stdout
+    wrong = run(table, "--metric", "angle")
+    assert wrong.code == 2
+    assert '--metric angle should be "euclidean" or "cosine"' in wrong.stderr
+
+
 def test_objective_is_squared_error_plus_penalty_times_clusters(run, two_groups):
     got = run(two_groups)
     expected = 4 / 3 + 0.5 + 2 * 4

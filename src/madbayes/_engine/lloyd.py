@@ -36,7 +36,7 @@ def lloyd_passes(
         if partition.assign(centers) == 0:
             break
         centers = partition.means(centers)
-        filled = partition.totals()[2] > 0
+        filled = partition.counts() > 0
         if not filled.all():
             partition.drop(filled)
             centers = centers[filled]

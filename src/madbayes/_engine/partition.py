@@ -218,9 +218,12 @@ class Partition:
     def totals(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Sums, weights and numbers of rows of each cluster."""
         sums, low = merge([(tally.sums, tally.low) for tally in self._tallies])
-        count = np.sum([tally.count for tally in self._tallies], axis=0)
         sums = sums + low
-        return sums[:, :-1], sums[:, -1], count
+        return sums[:, :-1], sums[:, -1], self.counts()
+
+    def counts(self) -> np.ndarray:
+        """Numbers of rows (of positive weight) of each cluster."""
+        return np.sum([tally.count for tally in self._tallies], axis=0)
 
     def recount(self) -> None:
         """Add up sums and weights afresh from the labels, which removes what rounding left."""
@@ -328,7 +331,7 @@ class Partition:
         """Let the sums hold k clusters."""
         if self._tallies and self._tallies[0].sums.shape[0] == k:
             return
-        cuts = segments(self.source.n, k)
+        cuts = segments(self.source.n, k * self.source.sparsity)
         old, self._segments = self._tallies, cuts
         shape = (k, self.source.d + 1)
         self._tallies = [

@@ -39,6 +39,9 @@ class Rows:
         self.sparse = sp.issparse(X)
         exact_in_32 = np.can_cast(X.dtype, np.float32)
         self.dtype = np.dtype(np.float32 if exact_in_32 else np.float64)
+        self.sparsity = 1.0  # an eighth of how much more room a row of sums takes than one of data
+        if self.sparse:
+            self.sparsity = max(1.0, self.n * self.d / (8.0 * max(X.nnz, 1)))
         self._as_is = (
             not self.sparse
             and not unit
@@ -99,13 +102,13 @@ def _read_only(block: np.ndarray) -> np.ndarray:
     return block
 
 
-def segments(n: int, k: int) -> list[tuple[int, int]]:
+def segments(n: int, k: float) -> list[tuple[int, int]]:
     """Cut 0..n into segments that keep sums of their own.
 
     The cuts depend on n and k alone, so the order of every sum is the same for any number of
     threads; there are few of them, so their k×d sums stay small beside the rows.
     """
-    count = max(1, min(MAX_SEGMENTS, n // 1024, n // (8 * max(k, 1))))
+    count = max(1, min(MAX_SEGMENTS, n // 1024, int(n / (8 * max(k, 1)))))
     edges = np.linspace(0, n, count + 1).astype(np.int64)
     return [(int(a), int(b)) for a, b in pairwise(edges)]
 

@@ -85,6 +85,13 @@ def cluster(
         int | None,
         typer.Option(metavar="N", min=1, help="Exactly N clusters: plain k-means, no penalty."),
     ] = None,
+    metric: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME",
+            help='"euclidean", or "cosine" to compare directions (centres then have length 1).',
+        ),
+    ] = "euclidean",
     seed: Annotated[
         int,
         typer.Option(metavar="N", min=0, help="Seed for what is drawn at random."),
@@ -109,7 +116,9 @@ def cluster(
         from madbayes.cli.show import count, show
         from madbayes.cli.write import all_or_nothing, write_centers, write_labels
 
-        options = Options(parse_penalty(penalty), clusters_hint, n_clusters, standardize, seed)
+        options = Options(
+            parse_penalty(penalty), clusters_hint, n_clusters, standardize, seed, metric
+        )
         resolve(options)  # complain about the options before reading a large file
         with talk.status(f"reading {file.name}"):
             table = select(

@@ -24,6 +24,7 @@ class Options:
     n_clusters: int | None = None
     standardize: bool = False
     seed: int = 0
+    metric: str = "euclidean"
 
 
 @dataclass(frozen=True)
@@ -67,6 +68,8 @@ def parse_penalty(text: str | None) -> float | str | None:
 
 def resolve(options: Options) -> tuple[float | str | None, str]:
     """The penalty to use and where it comes from; (None, …) means a fixed number of clusters."""
+    if options.metric not in ("euclidean", "cosine"):
+        raise UserError(f'--metric {options.metric} should be "euclidean" or "cosine".')
     if options.n_clusters is not None:
         if options.penalty is not None or options.clusters_hint is not None:
             raise UserError(
@@ -101,11 +104,14 @@ def fit(values: np.ndarray, options: Options) -> Found:
     used, mean, scale = standardize(values) if options.standardize else (values, 0.0, 1.0)
     model: DPMeans | KMeans
     if options.n_clusters is not None:
-        model = KMeans(n_clusters=options.n_clusters, random_state=options.seed)
+        model = KMeans(options.n_clusters, metric=options.metric, random_state=options.seed)
     else:
         assert penalty is not None  # `resolve` saw to it
         model = DPMeans(
-            penalty=penalty, n_clusters_hint=options.clusters_hint, random_state=options.seed
+            penalty=penalty,
+            n_clusters_hint=options.clusters_hint,
+            metric=options.metric,
+            random_state=options.seed,
         )
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
