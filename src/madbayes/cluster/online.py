@@ -1,0 +1,706 @@
+"""Clusters of a stream: each row moves the centre it goes to, and is not needed again (PRML 9.1).
+
+For each row x of weight w, in turn:
+
+1. Find the nearest centre μ.
+2. `OnlineDPMeans`: if w‖x - μ‖² > λ, the row opens a cluster at its own place (the rule of KJ
+   Algorithm 1). `OnlineKMeans`: the first n_clusters distinct rows are the first centres, which is
+   the same rule for λ = 0 and at most n_clusters clusters.
+3. Otherwise μ moves towards it: μ += η(x - μ) (PRML Eq. 9.5; Robbins & Monro 1951).
+
+η is w/W, W the weight of the rows that came to μ so far with this one, which makes μ their mean
+(MacQueen 1967); or constant; or w/W with a W that halves every `half_life` rows, which makes μ a
+mean in which old rows count less. There is no objective that falls with each row.
+
+The result is that of this plain loop, to the bit, however the rows are cut into blocks. A block at
+a time is only the way to find most distances by a matrix product: where they leave a doubt about
+the nearest centre, the plain float64 distance decides (docs/adr/0009).
+"""
+
+import warnings
+from dataclasses import dataclass
+from numbers import Real
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+import scipy.sparse as sp
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.preprocessing import normalize
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
+
+from madbayes._engine.base import CentersMixin
+from madbayes._engine.checks import (
+    check_choice,
+    check_count,
+    check_penalty,
+    check_rows,
+    check_weight,
+)
+from madbayes._engine.partition import NO_WEIGHT, check_reach, measure, power_of_two
+from madbayes._engine.rows import COPY_VALUES, DIRECT_COLUMNS, Rows
+from madbayes._engine.seeding import kmeans_plus_plus
+from madbayes._engine.threads import workers
+from madbayes._kernels.moves import TOL
+from madbayes._kernels.online import follow_rows, to_unit_length
+from madbayes._kernels.ward import merge_below
+from madbayes.penalties.farthest import largest_gap
+
+MANY_VALUES = 512  # from so many values in all centres on, a matrix product pays
+PRODUCT = 2**17  # distances found by one product
+
+
+class Rule(NamedTuple):
+    """What a row does, as the kernel reads it."""
+
+    penalty: float
+    cap: int
+    step: float  # 0: means
+    half_life: float  # 0: none
+    unit: bool
+
+
+@dataclass
+class Stream:
+    """All that is remembered of the rows so far. The arrays have room for more than k clusters."""
+
+    centers: np.ndarray
+    exact: np.ndarray  # the centres, or for the cosine the means that give their direction …
+    low: np.ndarray  # … and what float64 cuts off
+    weights: np.ndarray  # at the time of `last`
+    last: np.ndarray  # the row that the cluster got last
+    ids: np.ndarray
+    k: int = 0
+    seen: int = 0  # rows of positive weight
+    opened: int = 0  # clusters ever: the next id
+
+    @classmethod
+    def empty(cls, room: int, d: int) -> "Stream":
+        C, M, low = (np.zeros((room, d)) for _ in range(3))
+        return cls(C, M, low, np.zeros(room), np.zeros(room, np.int64), np.zeros(room, np.int64))
+
+    def arrange(self, keep: Any, room: int) -> None:
+        """Only the clusters `keep`, in that order, in arrays with room for so many."""
+        for name in ("centers", "exact", "low", "weights", "last", "ids"):
+            old = getattr(self, name)[: self.k][keep]
+            new = np.zeros((room, *old.shape[1:]), old.dtype)
+            new[: len(old)] = old
+            setattr(self, name, new)
+        self.k = len(old)
+
+    def decayed(self, half_life: float, now: Any) -> np.ndarray:
+        """The weights of the clusters at the time `now`."""
+        W = self.weights[: self.k]
+        return W * 0.5 ** ((now - self.last[: self.k]) / half_life) if half_life else W.copy()
+
+
+def squared_distances(X: np.ndarray, C: np.ndarray) -> tuple[np.ndarray, np.ndarray, float]:
+    """By a product in float32: squared distances, how wrong they may be in each row, and the scale.
+
+    Rounding costs at most (d + 6)·2⁻²⁴ of (‖x‖ + ‖c‖)², taken from the middle of the centres.
+    """
+    origin = C.mean(axis=0)
+    X, C = X - origin, C - origin
+    scale = power_of_two(max(np.abs(X).max(), np.abs(C).max()))
+    X, C = (X * scale).astype(np.float32), (C * scale).astype(np.float32)
+    x2, c2 = np.einsum("ij,ij->i", X, X), np.einsum("ij,ij->i", C, C)
+    near = X @ (-2 * C.T)
+    near += x2[:, None]
+    near += c2
+    size = np.sqrt(x2, dtype=np.float64) + np.sqrt(float(c2.max()))
+    return near, (C.shape[1] + 16) * 2.0**-23 * size**2 + 1e-36, scale
+
+
+def follow(
+    stream: Stream,
+    X: np.ndarray,
+    weight: np.ndarray,
+    rule: Rule,
+    *,
+    merge_every: int = 0,
+    forget_after: int = 0,
+) -> tuple[np.ndarray, float]:
+    """Steps 1 to 3 for the rows of X: their clusters on arrival, and Σ w d² on arrival.
+
+    Clusters are merged, and forgotten, at the row where that is due, never at the end of a block.
+    """
+    n, d = X.shape
+    labels, error, first = np.empty(n, np.int64), 0.0, 0
+    while first < n:
+        start, k, before, stop = first, stream.k, stream.seen, n
+        if merge_every:
+            stop = min(stop, first + merge_every - before % merge_every)
+        if forget_after:
+            due = (int(stream.last[:k].min()) if k else before) + forget_after
+            stop = min(stop, first + max(due - before, 1))
+        near, wrong, scale, drift = np.empty((0, 0), np.float32), NO_WEIGHT, 1.0, NO_WEIGHT
+        if d > DIRECT_COLUMNS and k * d >= MANY_VALUES and stop - first > 1:
+            stop = min(stop, first + max(32, min(512, PRODUCT // k)))
+            near, wrong, scale = squared_distances(X[first:stop], stream.centers[:k])
+            drift = np.zeros(k)
+        while first < stop:
+            done, stream.k, stream.seen, part = follow_rows(
+                X[first:stop],
+                weight[first:stop],
+                labels[first:stop],
+                stream.k,
+                len(stream.centers),
+                stream.seen,
+                stream.centers,
+                stream.exact,
+                stream.low,
+                stream.weights,
+                stream.last,
+                near[first - start :],
+                wrong[first - start :],
+                scale,
+                drift,
+                rule,
+            )
+            error += part
+            first += done
+            new = stream.k - k
+            stream.ids[k : stream.k] = np.arange(stream.opened, stream.opened + new)
+            stream.opened += new
+            k = stream.k
+            if first < stop:  # somebody wants to open one more
+                stream.arrange(slice(None), min(2 * k, rule.cap))
+        if stream.opened > k:  # some are gone: numbers are not places
+            here = labels[start:stop]
+            here[:] = np.where(here < 0, -1, stream.ids[here])
+        if stream.seen > before:
+            if forget_after:
+                forget_stale(stream, forget_after)
+            if merge_every and stream.seen % merge_every == 0:
+                merge_close(stream, rule)
+    return labels, error
+
+
+def forget_stale(stream: Stream, after: int) -> None:
+    """Drop the clusters that got none of the last `after` rows."""
+    fresh = stream.seen - stream.last[: stream.k] < after
+    if not fresh.all():
+        stream.arrange(fresh, len(stream.centers))
+
+
+def merge_close(stream: Stream, rule: Rule) -> None:
+    """Merge clusters, the cheapest pair first, while this costs less than the penalty saved."""
+    k, M = stream.k, stream.exact
+    if k < 2:
+        return
+    W = np.maximum(stream.decayed(rule.half_life, stream.seen), 1e-300)
+    group, groups = merge_below(stream.centers[:k].copy(), W, rule.penalty * (1 - TOL), k)
+    if groups == k:
+        return
+    oldest = np.unique(group, return_index=True)[1]
+    for g in np.flatnonzero(np.bincount(group) > 1):
+        members = np.flatnonzero(group == g)
+        a = oldest[g]
+        now = stream.last[members].max()
+        W = np.maximum(stream.decayed(rule.half_life, now)[members], 1e-300)
+        origin = M[a].copy()
+        M[a] = origin + W @ (M[members] - origin) / W.sum()
+        stream.centers[a], stream.low[a] = M[a], 0.0
+        stream.weights[a], stream.last[a] = W.sum(), now
+    stream.arrange(oldest, len(stream.centers))
+
+
+class OnlineMixin(CentersMixin):
+    """What the two estimators share: `fit` is `partial_fit` of all rows, and labels at the end."""
+
+    _stream: Stream
+    step: float | str
+    half_life: float | None
+    n_passes: int
+    order: str
+    random_state: Any
+
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+        """Start afresh and let the rows of X pass by, `n_passes` times."""
+        X = check_rows(self, X)
+        weight = check_weight(sample_weight, X.shape[0])
+        check_choice("order", self.order, "given", "random")
+        n_passes = check_count("n_passes", self.n_passes)
+        random_state = check_random_state(self.random_state)
+        self._check_size(X.shape[0])
+        vars(self).pop("_stream", None)  # if this fails, `partial_fit` must not go on with the old
+        stream = self._begin(X, weight)
+        for _ in range(n_passes):
+            shuffled = self.order == "random"
+            permutation = random_state.permutation(X.shape[0]) if shuffled else None
+            self._follow(stream, X, weight, permutation)
+        self._publish(stream, X)
+        self.labels_, self.inertia_ = self._label(X, sample_weight)
+        self.objective_ = self.inertia_ + self._price()
+        return self
+
+    def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+        """Let the rows of X pass by, after those of the calls before."""
+        first = not hasattr(self, "_stream")
+        X = check_rows(self, X, reset=first)
+        weight = check_weight(sample_weight, X.shape[0])
+        stream = self._begin(X, weight, None if first else self._stream)
+        labels, error = self._follow(stream, X, weight)
+        self._publish(stream, X)
+        early = np.flatnonzero(labels < 0)  # rows of weight 0 before the first cluster
+        if early.size:
+            labels[early] = self._label(X[early], None)[0]
+        self.labels_, self.inertia_ = labels, error
+        self.objective_ = error + self._price()
+        return self
+
+    def _check_size(self, n: int) -> None:
+        """Are n rows enough for `fit`?"""
+
+    def _begin(self, X: Any, weight: np.ndarray | None, stream: Stream | None = None) -> Stream:
+        """Check the parameters, and start a stream with X unless there is one."""
+        raise NotImplementedError
+
+    def _rule(self) -> Rule:
+        raise NotImplementedError
+
+    def _options(self) -> dict[str, int]:
+        return {}
+
+    def _price(self) -> float:
+        """What the clusters cost, besides the squared error."""
+        return 0.0
+
+    def _label(self, X: Any, sample_weight: Any) -> tuple[np.ndarray, float]:
+        return self._nearest(X, sample_weight)
+
+    def _follow(
+        self,
+        stream: Stream,
+        X: Any,
+        weight: np.ndarray | None,
+        permutation: np.ndarray | None = None,
+    ) -> tuple[np.ndarray, float]:
+        rule, options = self._rule(), self._options()
+        source = Rows(X, permutation)
+        weight = np.ones(source.n) if weight is None else np.array(weight)
+        weight = weight if permutation is None else weight[permutation]
+        labels, error = np.empty(source.n, np.int64), 0.0
+        step = max(16, COPY_VALUES // source.d)
+        with workers(1) as run:
+            frame = measure(source, weight, run)
+            if rule.unit:
+                check_directions(source)
+            else:
+                check_reach(stream.centers[: stream.k], frame, source.d)
+            for a, b, block in source.blocks(0, source.n):
+                for first in range(a, b, step):
+                    last = min(b, first + step)
+                    rows = block[first - a : last - a]
+                    rows = unit_rows(rows) if rule.unit else np.ascontiguousarray(rows, np.float64)
+                    rows.flags.writeable = False
+                    part = follow(stream, rows, weight[first:last], rule, **options)
+                    labels[first:last] = part[0]
+                    error += part[1]
+        return labels, error
+
+    def _steps(self) -> tuple[float, float]:
+        """(step, half_life), 0 where there is none."""
+        step, half_life = self.step, self.half_life
+        constant = isinstance(step, Real) and not isinstance(step, bool) and 0 < step <= 1
+        if not constant and step != "mean":
+            raise ValueError(
+                f"step={step!r} must be 'mean' or a number in (0, 1]: how far a centre moves "
+                "towards a row."
+            )
+        if half_life is None:
+            return (float(step) if constant else 0.0), 0.0
+        if (
+            isinstance(half_life, bool)
+            or not isinstance(half_life, Real)
+            or not 0 < half_life < np.inf
+        ):
+            raise ValueError(
+                f"half_life={half_life!r} must be a number > 0, of rows after which a row counts "
+                "half, or None."
+            )
+        if constant:
+            raise ValueError(
+                f"step={step!r} and half_life={half_life!r} are two ways to follow a stream that "
+                "drifts: give one of them, or half_life with step='mean'."
+            )
+        return 0.0, float(half_life)
+
+    def _publish(self, stream: Stream, X: Any) -> None:
+        """The state of the stream under its public names."""
+        self._stream, k = stream, stream.k
+        self._store_centers(stream.centers[:k].copy(), Rows(X).dtype)
+        self.counts_ = stream.decayed(self._rule().half_life, stream.seen)
+        self.n_clusters_ = k
+        self.n_samples_seen_ = stream.seen
+
+
+class OnlineKMeans(OnlineMixin):
+    """K-means of a stream: each row is looked at once and moves its centre (PRML Eq. 9.5).
+
+    Use it for rows that arrive over time, or that are too many to keep. For a table that fits into
+    memory `KMeans` finds lower squared errors, since it can look at rows again.
+
+    Parameters
+    ----------
+    n_clusters : int, default=8
+        The number of clusters.
+    init : {"first", "k-means++"} or array of shape (n_clusters, n_features), default="first"
+        The first centres. "first": the first `n_clusters` distinct rows of the stream; until then
+        there are fewer clusters, and only equal rows share one. "k-means++": rows of X drawn far
+        from each other, for `partial_fit` out of the first block, which must be large enough; this
+        is usually better. Drawn or given centres weigh nothing: the first row that comes to such a
+        centre replaces it (unless `step` is constant).
+    step : "mean" or float in (0, 1], default="mean"
+        How far a centre moves towards a row. "mean" is w/W, the row's share in the weight of its
+        cluster: the centre is the mean of the rows that came to it. A constant follows a drifting
+        stream; a row of weight w moves the centre as w equal rows would.
+    half_life : float or None
+        With ``step="mean"``: after so many rows of the stream, a row counts half in its centre.
+    n_passes : int, default=1
+        For `fit`: how often the rows pass by.
+    order : {"given", "random"}, default="given"
+        For `fit`: the order of the rows, drawn anew for each pass.
+    random_state : int, RandomState or None
+        Seed.
+    n_jobs : int or None
+        Threads for labels; None uses all cores. The stream itself is serial.
+
+    Attributes
+    ----------
+    cluster_centers_ : array of shape (n_clusters_, n_features)
+    counts_ : array of shape (n_clusters_,)
+        The weight of the rows that came to each centre; with `half_life`, what is left of it.
+    n_clusters_ : int
+        `n_clusters`, or less while the stream has had fewer distinct rows.
+    n_samples_seen_ : int
+        Rows of positive weight so far.
+    labels_ : array of shape (n_rows,)
+        After `fit` the nearest centre in the end; after `partial_fit` the centre that each row of
+        the block went to on arrival.
+    inertia_, objective_ : float
+        Sum of (weighted) squared distances that belongs to `labels_`: after `fit` to the centres in
+        the end, after `partial_fit` to those that each row of the block found, which is an honest
+        estimate for new rows.
+    n_features_in_, feature_names_in_
+
+    Notes
+    -----
+    The result is the same to the bit however the rows are cut into blocks, and for a model that was
+    pickled on the way (with ``init="k-means++"``, given the same first block). It depends on the
+    order of the rows. Memory does not grow with the stream; a CSR block is made dense part by part.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from madbayes import OnlineKMeans
+    >>> model = OnlineKMeans(n_clusters=2)
+    >>> model.partial_fit([[0.0], [10.0], [2.0]]).cluster_centers_.ravel().tolist()
+    [1.0, 10.0]
+    >>> model.partial_fit([[1.0], [14.0]]).cluster_centers_.ravel().tolist()
+    [1.0, 12.0]
+    >>> model.counts_.tolist(), model.predict([[3.0]]).tolist()
+    ([3.0, 2.0], [0])
+    """
+
+    def __init__(
+        self,
+        n_clusters: int = 8,
+        *,
+        init: Any = "first",
+        step: float | str = "mean",
+        half_life: float | None = None,
+        n_passes: int = 1,
+        order: str = "given",
+        random_state: Any = None,
+        n_jobs: int | None = None,
+    ) -> None:
+        self.n_clusters = n_clusters
+        self.init = init
+        self.step = step
+        self.half_life = half_life
+        self.n_passes = n_passes
+        self.order = order
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+        """Start afresh and let the rows of X pass by, `n_passes` times."""
+        super().fit(X, y, sample_weight)
+        if self.n_clusters_ < self.n_clusters:
+            warnings.warn(
+                f"Number of distinct clusters ({self.n_clusters_}) found smaller than n_clusters "
+                f"({self.n_clusters}). Possibly due to duplicate points in X.",
+                ConvergenceWarning,
+                stacklevel=2,
+            )
+        return self
+
+    def _check_size(self, n: int) -> None:
+        k = check_count("n_clusters", self.n_clusters)
+        if k > n:
+            raise ValueError(f"n_clusters={k} must be <= n_samples={n}: a cluster needs a row.")
+
+    def _begin(self, X: Any, weight: np.ndarray | None, stream: Stream | None = None) -> Stream:
+        k, d = self._rule().cap, X.shape[1]
+        if stream is not None:
+            return stream
+        stream = Stream.empty(k, d)
+        if isinstance(self.init, str):
+            if check_choice("init", self.init, "first", "k-means++") == "first":
+                return stream
+            if k > X.shape[0]:
+                raise ValueError(
+                    f"n_clusters={k} must be <= n_samples={X.shape[0]}: init='k-means++' draws "
+                    "that many rows. Begin with a larger block, or use init='first'."
+                )
+            with workers(self.n_jobs) as run:
+                centers = kmeans_plus_plus(
+                    Rows(X),
+                    NO_WEIGHT if weight is None else weight,
+                    k,
+                    check_random_state(self.random_state),
+                    run,
+                )
+        else:
+            centers = np.array(self.init, dtype=np.float64)
+        if centers.shape != (k, d):
+            raise ValueError(
+                f"init has shape {centers.shape}, but {k} centres of {d} features are needed: "
+                f"{(k, d)}."
+            )
+        if not np.isfinite(centers).all():
+            raise ValueError("init contains NaN or infinity; centres must be finite numbers.")
+        stream.centers[:] = stream.exact[:] = centers
+        stream.ids[:] = np.arange(k)
+        stream.k = stream.opened = k
+        return stream
+
+    def _rule(self) -> Rule:
+        step, half_life = self._steps()
+        cap = check_count("n_clusters", self.n_clusters)
+        return Rule(0.0, cap, step, half_life, False)
+
+
+class OnlineDPMeans(OnlineMixin):
+    """DP-means of a stream: a row that is too far from every centre opens a cluster.
+
+    Use it for rows that arrive over time when the number of clusters is not known and old clusters
+    must keep their numbers. A cluster is opened where **one row** is farther than √`penalty` from
+    every centre: think of `penalty` as the square of a radius. That is another scale than in
+    `DPMeans`, whose search opens what a whole group of rows repays; for a table that fits into
+    memory that one is better.
+
+    Parameters
+    ----------
+    penalty : float or "farthest-first", default="farthest-first"
+        A row of weight w opens a cluster where w times its squared distance to the nearest centre
+        is more than this. "farthest-first" derives it from `n_clusters_hint` and the rows of `fit`,
+        or of the first block (KJ 6.1).
+    n_clusters_hint : int or None
+        A rough number of clusters, for "farthest-first".
+    max_clusters : int or None
+        Never more clusters than this: then every row goes to the nearest. It bounds the memory.
+    metric : {"euclidean", "cosine"}, default="euclidean"
+        "cosine" looks at directions only: rows are brought to length 1 and so are the centres, and
+        the squared distance is 2(1 - cos). So `penalty` lies between 0 and 4 (spherical k-means,
+        Dhillon & Modha 2001; DP-vMF-means, Straub et al. 2015).
+    step : "mean" or float in (0, 1], default="mean"
+        How far a centre moves towards a row. "mean" is w/W, the row's share in the weight of its
+        cluster: the centre is the mean of the rows that came to it. A constant follows a drifting
+        stream; a row of weight w moves the centre as w equal rows would.
+    half_life : float or None
+        With ``step="mean"``: after so many rows of the stream, a row counts half in its centre.
+    merge_every : int or None
+        Every so many rows, merge clusters while this costs less squared error than the penalty it
+        saves (with the weights in `counts_`). The older one keeps its number. Not for the cosine.
+    forget_after : int or None
+        Forget a cluster that got none of the last so many rows. Its number is not used again.
+    n_passes : int, default=1
+        For `fit`: how often the rows pass by.
+    order : {"given", "random"}, default="given"
+        For `fit`: the order of the rows, drawn anew for each pass.
+    random_state : int, RandomState or None
+        Seed.
+    n_jobs : int or None
+        Threads for labels; None uses all cores. The stream itself is serial.
+
+    Attributes
+    ----------
+    cluster_centers_ : array of shape (n_clusters_, n_features)
+    cluster_ids_ : array of shape (n_clusters_,)
+        The number of each row of `cluster_centers_`, in ascending order: 0, 1, 2, … unless clusters
+        were merged or forgotten. `labels_` and `predict` speak of these.
+    counts_ : array of shape (n_clusters_,)
+        The weight of the rows that came to each centre; with `half_life`, what is left of it.
+    n_clusters_ : int
+    n_samples_seen_ : int
+        Rows of positive weight so far.
+    penalty_ : float
+    labels_ : array of shape (n_rows,)
+        After `fit` the nearest centre in the end; after `partial_fit` the cluster that each row of
+        the block went to on arrival, even if that is gone since.
+    inertia_ : float
+        Sum of (weighted) squared distances that belongs to `labels_`: after `fit` to the centres in
+        the end, after `partial_fit` to those that each row of the block found.
+    objective_ : float
+        `inertia_` plus `penalty_` times `n_clusters_`.
+    n_features_in_, feature_names_in_
+
+    Notes
+    -----
+    The result is the same to the bit however the rows are cut into blocks (with "farthest-first",
+    given the same first block), and for a model that was pickled on the way. It depends on the
+    order of the rows. Memory grows with the clusters, not with the stream; a CSR block is made
+    dense part by part.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from madbayes import OnlineDPMeans
+    >>> model = OnlineDPMeans(penalty=9.0)
+    >>> model.partial_fit([[0.0], [1.0], [20.0]]).labels_.tolist()
+    [0, 0, 1]
+    >>> model.partial_fit([[22.0], [50.0]]).cluster_centers_.ravel().tolist()
+    [0.5, 21.0, 50.0]
+    >>> model.predict([[2.0], [30.0]], novel=True).tolist()
+    [0, -1]
+    """
+
+    def __init__(
+        self,
+        penalty: float | str = "farthest-first",
+        *,
+        n_clusters_hint: int | None = None,
+        max_clusters: int | None = None,
+        metric: str = "euclidean",
+        step: float | str = "mean",
+        half_life: float | None = None,
+        merge_every: int | None = None,
+        forget_after: int | None = None,
+        n_passes: int = 1,
+        order: str = "given",
+        random_state: Any = None,
+        n_jobs: int | None = None,
+    ) -> None:
+        self.penalty = penalty
+        self.n_clusters_hint = n_clusters_hint
+        self.max_clusters = max_clusters
+        self.metric = metric
+        self.step = step
+        self.half_life = half_life
+        self.merge_every = merge_every
+        self.forget_after = forget_after
+        self.n_passes = n_passes
+        self.order = order
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+
+    def predict(self, X: Any, novel: bool = False) -> np.ndarray:
+        """The number (`cluster_ids_`) of the nearest centre for each row of X.
+
+        With ``novel=True``, -1 where the squared distance to it is more than `penalty_`: such a row
+        would open a cluster.
+        """
+        check_is_fitted(self)
+        places = self._nearest(X, penalty=self.penalty_ if novel else None)[0]
+        return np.where(places < 0, -1, self.cluster_ids_[places])
+
+    def transform(self, X: Any) -> np.ndarray:
+        """Distances, (n_rows, n_clusters); for the cosine, √(2(1 - cos))."""
+        if self.metric != "cosine":
+            return super().transform(X)
+        return self._on_the_sphere().transform(self._directions(X))
+
+    def _nearest(
+        self, X: Any, sample_weight: Any = None, penalty: float | None = None
+    ) -> tuple[np.ndarray, float]:
+        if self.metric != "cosine":
+            return super()._nearest(X, sample_weight, penalty)
+        return self._on_the_sphere()._nearest(self._directions(X), sample_weight, penalty)
+
+    def _label(self, X: Any, sample_weight: Any) -> tuple[np.ndarray, float]:
+        places, error = self._nearest(X, sample_weight)
+        return self.cluster_ids_[places], error
+
+    def _directions(self, X: Any) -> Any:
+        check_is_fitted(self)
+        X = check_rows(self, X, reset=False)
+        check_directions(Rows(X))
+        return unit_rows(X, Rows(X).dtype)
+
+    def _on_the_sphere(self) -> CentersMixin:
+        """A model of the same centres that takes rows of length 1."""
+        model = OnlineKMeans(n_jobs=self.n_jobs)
+        model.n_features_in_ = self.n_features_in_
+        model._store_centers(self._exact_centers(), self.cluster_centers_.dtype)
+        return model
+
+    def _begin(self, X: Any, weight: np.ndarray | None, stream: Stream | None = None) -> Stream:
+        penalty = check_penalty(self.penalty, "farthest-first")
+        check_choice("metric", self.metric, "euclidean", "cosine")
+        if self.metric == "cosine" and self.merge_every is not None:
+            raise ValueError(
+                f"merge_every={self.merge_every!r} merges by squared error, which metric='cosine' "
+                "does not have. Use merge_every=None, or normalized rows and metric='euclidean'."
+            )
+        if penalty != "farthest-first":
+            self.penalty_ = penalty
+        elif stream is None:
+            hint = self._hint()
+            if self.metric == "cosine":
+                check_directions(Rows(X))
+                X = unit_rows(X)
+            with workers(self.n_jobs) as run:
+                self.penalty_ = largest_gap(Rows(X), weight, hint, run)
+        return stream or Stream.empty(min(16, self._rule().cap), X.shape[1])
+
+    def _hint(self) -> int:
+        if self.n_clusters_hint is None:
+            raise ValueError(
+                "penalty='farthest-first' needs n_clusters_hint, a rough number of clusters. Or "
+                "give penalty as a number: the square of how far a row may be from a centre."
+            )
+        return check_count("n_clusters_hint", self.n_clusters_hint)
+
+    def _rule(self) -> Rule:
+        step, half_life = self._steps()
+        cap = np.iinfo(np.int64).max
+        if self.max_clusters is not None:
+            cap = check_count("max_clusters", self.max_clusters)
+        return Rule(self.penalty_, int(cap), step, half_life, self.metric == "cosine")
+
+    def _options(self) -> dict[str, int]:
+        options = {"merge_every": self.merge_every, "forget_after": self.forget_after}
+        return {
+            name: check_count(name, value, why="It counts rows; None switches it off.")
+            for name, value in options.items()
+            if value is not None
+        }
+
+    def _price(self) -> float:
+        return self.penalty_ * self.n_clusters_
+
+    def _publish(self, stream: Stream, X: Any) -> None:
+        super()._publish(stream, X)
+        self.cluster_ids_ = stream.ids[: stream.k].copy()
+
+
+def unit_rows(X: Any, dtype: Any = np.float64) -> Any:
+    """The rows brought to length 1, copied."""
+    if sp.issparse(X):
+        return normalize(X)
+    X = np.array(X, dtype=np.float64, order="C")
+    to_unit_length(X)
+    return X.astype(dtype, copy=False)
+
+
+def check_directions(source: Rows) -> None:
+    """The cosine of a row without direction does not exist."""
+    for a, _, block in source.blocks(0, source.n):
+        zero = ~block.any(axis=1)
+        if zero.any():
+            raise ValueError(
+                f"row {a + int(zero.argmax())} of X is all zeros: metric='cosine' looks at the "
+                "direction of a row, and it has none. Leave such rows out."
+            )
