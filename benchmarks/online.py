@@ -5,6 +5,7 @@ centres; CollapsedDPMeans against DPMeans at the same penalty.
 """
 
 import warnings
+from itertools import product
 
 from common import (
     in_process,
@@ -36,12 +37,19 @@ def mini_batch(rows, start):
     return MiniBatchKMeans(len(start), init=start, n_init=1, random_state=0)
 
 
+def drawn_rows(rows, k):
+    from sklearn.cluster import kmeans_plusplus
+
+    return kmeans_plusplus(rows[: 20 * k], k, random_state=0)[0]
+
+
+STARTS = {"k-means++ of the first rows": drawn_rows, "random rows": starting_rows}
 MODELS = {"madbayes OnlineKMeans": online, "scikit-learn MiniBatchKMeans": mini_batch}
 
 
 def stream(task):
     rows, _ = mixture(task["n"], task["d"], task["k"], gap=4)
-    start = starting_rows(rows, task["k"])
+    start = STARTS[task["start"]](rows, task["k"])
     make = MODELS[task["model"]]
 
     def run(rows):
@@ -56,24 +64,27 @@ def stream(task):
 
 
 def penalized(rows, k):
-    """What a cluster repays: half of what the error falls by from k - 1 to k clusters, roughly."""
+    """Half of what a cluster repays on average, on the way from k/2 to k clusters."""
     from madbayes import KMeans
 
     errors = [KMeans(m, n_init=2, random_state=0).fit(rows).inertia_ for m in (k // 2, k)]
     return (errors[0] - errors[1]) / (k - k // 2) / 2
 
 
+MOVERS = ["DPMeans", "DPMeans, paper", "CollapsedDPMeans", "CollapsedDPMeans, init one"]
+
+
 def single_moves(task):
     from madbayes import CollapsedDPMeans, DPMeans
 
     rows, _ = mixture(task["n"], task["d"], task["k"], gap=4)
-    models = {
-        "DPMeans": DPMeans(random_state=0),
-        "DPMeans, paper": DPMeans(algorithm="paper"),
-        "CollapsedDPMeans": CollapsedDPMeans(random_state=0),
-        "CollapsedDPMeans, init one": CollapsedDPMeans(init="one"),
-    }
-    model = models[task["model"]].set_params(penalty=task["penalty"])
+    models = [
+        DPMeans(random_state=0),
+        DPMeans(algorithm="paper"),
+        CollapsedDPMeans(random_state=0),
+        CollapsedDPMeans(init="one"),
+    ]
+    model = models[MOVERS.index(task["model"])].set_params(penalty=task["penalty"])
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         model.fit(rows[:500])  # compiles
@@ -94,27 +105,16 @@ def measure(quick):
     repeats = 1 if quick else 3
     parts = [stamp()]
     lines = []
-    for n, d, k in STREAMS:
+    for (n, d, k), begin in product(STREAMS, STARTS):
         n = n // 10 if quick else n
-        found = {
-            name: in_process(
-                __file__,
-                {"kind": "stream", "n": n, "d": d, "k": k, "model": name, "repeats": repeats},
-            )
-            for name in MODELS
-        }
+        task = {"kind": "stream", "n": n, "d": d, "k": k, "start": begin, "repeats": repeats}
+        found = {name: in_process(__file__, {**task, "model": name}) for name in MODELS}
         lowest = min(result["error"] for result in found.values())
         for name, result in found.items():
-            lines.append(
-                [
-                    f"{n:,} × {d}, k={k}",
-                    name,
-                    seconds(result["seconds"]),
-                    f"{result['error'] / lowest:.4f}",
-                ]
-            )
+            took, ratio = seconds(result["seconds"]), f"{result['error'] / lowest:.4f}"
+            lines.append([f"{n:,} × {d}, k={k}, {begin}", name, took, ratio])
     parts.append(f"Streams of mixtures (float32) in blocks of {BLOCK} rows, one pass.")
-    parts.append(table(["rows", "model", "time", "squared error / lowest"], lines))
+    parts.append(table(["rows, start", "model", "time", "squared error / lowest"], lines))
 
     lines = []
     for n, d, k in TABLES:
@@ -124,27 +124,16 @@ def measure(quick):
             ("a cluster repays it", penalized(rows, k)),
             ("one row repays it", 9.0 * d),
         ):
-            found = {}
-            for name in (
-                "DPMeans",
-                "DPMeans, paper",
-                "CollapsedDPMeans",
-                "CollapsedDPMeans, init one",
-            ):
-                task = {"kind": "moves", "n": n, "d": d, "k": k, "penalty": penalty}
-                found[name] = in_process(__file__, {**task, "model": name, "repeats": repeats})
+            task = {"kind": "moves", "n": n, "d": d, "k": k, "penalty": penalty}
+            found = {
+                name: in_process(__file__, {**task, "model": name, "repeats": repeats})
+                for name in MOVERS
+            }
             lowest = min(result["objective"] for result in found.values())
             for name, result in found.items():
-                lines.append(
-                    [
-                        f"{n:,} × {d}, {why}",
-                        name,
-                        result["k"],
-                        result["passes"],
-                        seconds(result["seconds"]),
-                        f"{result['objective'] / lowest:.4f}",
-                    ]
-                )
+                cells = [f"{n:,} × {d}, {why}", name, result["k"], result["passes"]]
+                took, ratio = seconds(result["seconds"]), f"{result['objective'] / lowest:.4f}"
+                lines.append([*cells, took, ratio])
     parts.append("Single-row moves, at the same penalty.")
     parts.append(
         table(["rows, penalty", "model", "k", "passes", "time", "objective / lowest"], lines)

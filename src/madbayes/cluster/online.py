@@ -223,7 +223,7 @@ class OnlineMixin(CentersMixin):
         n_passes = check_count("n_passes", self.n_passes)
         random_state = check_random_state(self.random_state)
         self._check_size(X.shape[0])
-        vars(self).pop("_stream", None)  # if this fails, `partial_fit` must not go on with the old
+        self.__dict__.pop("_stream", None)  # if this fails, the old one must not go on
         stream = self._begin(X, weight)
         for _ in range(n_passes):
             shuffled = self.order == "random"
@@ -386,9 +386,11 @@ class OnlineKMeans(OnlineMixin):
 
     Notes
     -----
-    The result is the same to the bit however the rows are cut into blocks, and for a model that was
-    pickled on the way (with ``init="k-means++"``, given the same first block). It depends on the
-    order of the rows. Memory does not grow with the stream; a CSR block is made dense part by part.
+    There is no `objective_history_`: a row may raise the error of those before it. The result is
+    the same to the bit however the rows are cut into blocks, and for a model that was pickled on
+    the way (with ``init="k-means++"``, given the same first block). It depends on the order of the
+    rows and on the start: a centre that no row comes to stays where it is. Memory does not grow
+    with the stream; a CSR block is made dense part by part.
 
     Examples
     --------
