@@ -3,6 +3,7 @@
 from madbayes.cluster.collapsed_dp_means import CollapsedDPMeans
 from madbayes.cluster.dp_means import DPMeans
 from madbayes.cluster.kmeans import KMeans
-from madbayes.cluster.online import OnlineDPMeans, OnlineKMeans
+from madbayes.cluster.online_dp_means import OnlineDPMeans
+from madbayes.cluster.online_kmeans import OnlineKMeans
 
 __all__ = ["CollapsedDPMeans", "DPMeans", "KMeans", "OnlineDPMeans", "OnlineKMeans"]
