@@ -12,6 +12,7 @@ import dp_means
 import features
 import how_many
 import kmeans
+import online
 from common import machine, say, write_section
 
 SCRIPTS = {
@@ -20,6 +21,7 @@ SCRIPTS = {
     "how_many": how_many,
     "features": features,
     "cosine": cosine,
+    "online": online,
 }
 
 

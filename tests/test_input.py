@@ -5,10 +5,18 @@ import pytest
 import scipy.sparse as sp
 from sklearn.exceptions import NotFittedError
 
-from madbayes import DPMeans, KMeans, penalties
+from madbayes import CollapsedDPMeans, DPMeans, KMeans, OnlineDPMeans, OnlineKMeans, penalties
 
 X = np.random.default_rng(0).normal(size=(40, 3))
-MODELS = [KMeans(2), DPMeans(), DPMeans(3.0), DPMeans(3.0, algorithm="paper")]
+MODELS = [
+    KMeans(2),
+    DPMeans(),
+    DPMeans(3.0),
+    DPMeans(3.0, algorithm="paper"),
+    CollapsedDPMeans(3.0),
+    OnlineKMeans(2),
+    OnlineDPMeans(3.0),
+]
 
 
 @pytest.mark.parametrize("model", MODELS, ids=str)
@@ -44,6 +52,9 @@ def test_tiny_and_huge_values(scale, d):
             DPMeans(60.0 * d * scale**2, random_state=0),
             DPMeans(20.0 * d * scale**2, algorithm="paper"),
             DPMeans(random_state=0),
+            CollapsedDPMeans(60.0 * d * scale**2, random_state=0),
+            OnlineKMeans(2),
+            OnlineDPMeans(20.0 * d * scale**2),
         )
         return [model.fit(Y * scale).labels_ for model in models]
 
@@ -53,7 +64,15 @@ def test_tiny_and_huge_values(scale, d):
 
 
 def test_one_row_one_column_and_equal_rows():
-    for model in (DPMeans(), DPMeans(1.0), DPMeans(1.0, algorithm="paper"), KMeans(1)):
+    for model in (
+        DPMeans(),
+        DPMeans(1.0),
+        DPMeans(1.0, algorithm="paper"),
+        KMeans(1),
+        CollapsedDPMeans(1.0),
+        OnlineKMeans(1),
+        OnlineDPMeans(1.0),
+    ):
         assert model.fit([[3.0]]).labels_.tolist() == [0]
         assert set(model.fit(np.full((9, 2), 0.1)).labels_) == {0}
         assert model.inertia_ == pytest.approx(0, abs=1e-20)
@@ -121,7 +140,7 @@ def test_bad_weights_and_bad_rows_later(model):
 
 
 def test_before_fit():
-    for model in (KMeans(), DPMeans()):
+    for model in (KMeans(), DPMeans(), CollapsedDPMeans(), OnlineKMeans(), OnlineDPMeans()):
         for method in (model.predict, model.transform, model.score):
             with pytest.raises(NotFittedError):
                 method(X)

@@ -8,16 +8,19 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from madbayes import penalties, plots
-    from madbayes.cluster import DPMeans, KMeans
+    from madbayes.cluster import CollapsedDPMeans, DPMeans, KMeans, OnlineDPMeans, OnlineKMeans
     from madbayes.features import BPMeans, CollapsedBPMeans, KFeatures, StepwiseKFeatures
 
 __version__ = "0.1.0"
 __all__ = [
     "BPMeans",
     "CollapsedBPMeans",
+    "CollapsedDPMeans",
     "DPMeans",
     "KFeatures",
     "KMeans",
+    "OnlineDPMeans",
+    "OnlineKMeans",
     "StepwiseKFeatures",
     "penalties",
     "plots",
@@ -26,9 +29,12 @@ __all__ = [
 _HOME = {
     "BPMeans": "features",
     "CollapsedBPMeans": "features",
+    "CollapsedDPMeans": "cluster",
     "DPMeans": "cluster",
     "KFeatures": "features",
     "KMeans": "cluster",
+    "OnlineDPMeans": "cluster",
+    "OnlineKMeans": "cluster",
     "StepwiseKFeatures": "features",
 }
 

@@ -1,6 +1,9 @@
 """Clusterings of rows: one algorithm, one file."""
 
+from madbayes.cluster.collapsed_dp_means import CollapsedDPMeans
 from madbayes.cluster.dp_means import DPMeans
 from madbayes.cluster.kmeans import KMeans
+from madbayes.cluster.online_dp_means import OnlineDPMeans
+from madbayes.cluster.online_kmeans import OnlineKMeans
 
-__all__ = ["DPMeans", "KMeans"]
+__all__ = ["CollapsedDPMeans", "DPMeans", "KMeans", "OnlineDPMeans", "OnlineKMeans"]

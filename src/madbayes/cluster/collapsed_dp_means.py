@@ -1,0 +1,310 @@
+"""Collapsed DP-means: rows move one by one, and the means move with them (BKJ 4.1; Eq. 8 and 9).
+
+Objective: J = Σ_n w_n ‖x_n - x̄_{z_n}‖² + λk, x̄_c the mean of the rows of cluster c (Eq. 9).
+
+1. Row by row: take the row out of its cluster. It goes to the cluster where it contributes least to
+   J if that is at most λ, and opens a cluster of its own otherwise. Joining a cluster of weight W
+   contributes W·w/(W+w)·‖x - x̄‖².
+2. Repeat 1 until nothing changes.
+
+Departs from the paper: where two places are equally good, a row stays if it is in one of them (so a
+lone row stays alone at exactly λ), and otherwise the lowest number wins; contributions that differ
+by less than 1e-10 of their size, or by rounding, are equal. The paper does not say how to start:
+see `init`. J counts every cluster, Eq. 9 all but one. Rows whose nearest other centre is known to
+be too far are passed by without looking; the result is the one of the plain loop.
+
+Guaranteed at the end: no move of a single row, to another cluster or to one of its own, lowers J.
+"""
+
+import warnings
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+import scipy.sparse as sp
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
+
+from madbayes._engine.base import CentersMixin
+from madbayes._engine.checks import (
+    check_choice,
+    check_count,
+    check_penalty,
+    check_rows,
+    check_weight,
+)
+from madbayes._engine.lloyd import nearest
+from madbayes._engine.partition import Partition
+from madbayes._engine.rows import Rows, restore
+from madbayes._engine.threads import Run, workers
+from madbayes._kernels import moves
+from madbayes._kernels.collapsed import RECENT, pass_over_rows
+from madbayes._kernels.rows import squared_error
+from madbayes.cluster.dp_means import by_size, objective, shifted_rows
+from madbayes.cluster.dp_search import Problem, over_segment
+from madbayes.penalties.farthest import largest_gap
+from madbayes.penalties.path import find_path
+
+DENSE_VALUES = 2**28  # a CSR matrix up to this size is made dense
+LOST = 1e-12  # of the size of X: how far a mean may be off by rounding
+
+__all__ = ["CollapsedDPMeans", "collapsed_dp_means", "objective"]
+
+
+@dataclass(frozen=True)
+class Moved:
+    labels: np.ndarray
+    history: list[float]
+    n_iter: int
+    converged: bool
+
+
+def collapsed_dp_means(
+    X: np.ndarray,
+    weight: np.ndarray,
+    labels: np.ndarray,
+    penalty: float,
+    *,
+    max_clusters: int,
+    max_iter: int,
+) -> Moved:
+    """Steps 1 and 2 from `labels`, on dense centred rows of positive weight, in their order."""
+    z = labels.astype(np.int64)
+    low, seen = np.zeros(len(X)), np.zeros(len(X), np.int64)
+    births, n_births = np.zeros(RECENT, np.int64), 0
+    size = float(np.abs(X).max()) * np.sqrt(X.shape[1])
+    travelled = 0.0
+
+    def measure() -> tuple[np.ndarray, np.ndarray, np.ndarray, float]:
+        C, W, N = moves.means(X, weight, z, int(z.max()) + 18, False)  # afresh: no rounding adds up
+        return C, W, N, squared_error(X, weight, z, C) + penalty * np.count_nonzero(N)
+
+    C, W, N, J = measure()
+    history = [J]
+    for n_iter in range(1, max_iter + 1):
+        before = z.copy()
+        moved, n_births, way = pass_over_rows(  # 1.
+            X,
+            weight,
+            z,
+            penalty,
+            max_clusters,
+            (LOST * size) ** 2,
+            C,
+            W,
+            N,
+            low,
+            seen,
+            births,
+            n_births,
+            travelled,
+        )
+        travelled += way + LOST * size
+        if moved == 0:
+            return Moved(z, history, n_iter, True)  # 2.
+        C, W, N, J = measure()
+        if not J < history[-1]:  # only rounding is left
+            return Moved(before, history, n_iter, True)
+        history.append(J)
+    return Moved(z, history, max_iter, False)
+
+
+class CollapsedDPMeans(CentersMixin):
+    """DP-means that moves one row at a time (Broderick, Kulis & Jordan 2013, 4.1).
+
+    Minimises the sum of squared distances to the means plus `penalty` for each cluster, as
+    `DPMeans` does. A row that looks for its cluster takes into account that the mean will follow
+    it, so this ends in fewer false minima than passes that move all rows at once. `DPMeans` (its
+    search) makes these moves too, and also merges, splits and redraws clusters: use that for the
+    lowest objective, and this one for the algorithm of the paper or as a quick descent.
+
+    Parameters
+    ----------
+    penalty : float, "auto" or "farthest-first", default="auto"
+        The cost of one more cluster, in squared-distance units (λ² of the paper). "auto" takes the
+        number of clusters that the data supports best (`penalties.path`), 1 when nothing stands out
+        from noise. "farthest-first" derives it from `n_clusters_hint` (KJ 6.1).
+    max_clusters : int or None
+        Never more clusters than this.
+    n_clusters_hint : int or None
+        A rough number of clusters, for "auto" (which then looks between two thirds and three halves
+        of it) and "farthest-first".
+    init : {"ward", "one"}, default="ward"
+        The first clusters: many small ones, merged by Ward's cost while that is below the penalty;
+        or a single one, from which a cluster is opened only where one row alone repays the penalty.
+    order : {"given", "random"}, default="given"
+        The order in which rows are visited; the result depends on it.
+    max_iter : int, default=300
+        Passes at most.
+    random_state : int, RandomState or None
+        Seed. The result is the same to the bit for any `n_jobs`.
+    n_jobs : int or None
+        Threads for the start and for `predict`; None uses all cores. The passes are serial.
+
+    Attributes
+    ----------
+    cluster_centers_ : array of shape (n_clusters_, n_features)
+        The means, from the largest cluster to the smallest.
+    labels_ : array of shape (n_rows,)
+        If converged, no other label for one row, nor a cluster of its own, lowers the objective.
+    n_clusters_ : int
+    penalty_ : float
+    evidence_ : penalties.Choice
+        With ``penalty="auto"``: the strength of the evidence, and the runners-up.
+    path_ : penalties.PenaltyPath
+        With ``penalty="auto"``: clusters against the penalty; `path_.plot()` draws it.
+    objective_ : float
+        BKJ Eq. 9, counting every cluster: `inertia_` plus `penalty_` times `n_clusters_`.
+    inertia_ : float
+        Sum of (weighted) squared distances to the means.
+    objective_history_ : array
+        The objective at the start and after each pass; never rises.
+    n_iter_, converged_
+    n_features_in_, feature_names_in_
+
+    Notes
+    -----
+    Needs the rows in memory, and a copy of them; a CSR matrix is made dense.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from madbayes import CollapsedDPMeans
+    >>> X = np.array([[0.0], [1], [2], [10], [11], [40]])
+    >>> model = CollapsedDPMeans(penalty=20.0).fit(X)
+    >>> model.labels_.tolist()
+    [0, 0, 0, 1, 1, 2]
+    >>> model.inertia_, model.objective_
+    (2.5, 62.5)
+    """
+
+    def __init__(
+        self,
+        penalty: float | str = "auto",
+        *,
+        max_clusters: int | None = None,
+        n_clusters_hint: int | None = None,
+        init: str = "ward",
+        order: str = "given",
+        max_iter: int = 300,
+        random_state: Any = None,
+        n_jobs: int | None = None,
+    ) -> None:
+        self.penalty = penalty
+        self.max_clusters = max_clusters
+        self.n_clusters_hint = n_clusters_hint
+        self.init = init
+        self.order = order
+        self.max_iter = max_iter
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+        """Cluster the rows of X."""
+        X = dense(check_rows(self, X))
+        weight = check_weight(sample_weight, X.shape[0])
+        penalty = check_penalty(self.penalty, "auto", "farthest-first")
+        check_choice("init", self.init, "ward", "one")
+        check_choice("order", self.order, "given", "random")
+        cap = None if self.max_clusters is None else check_count("max_clusters", self.max_clusters)
+        max_iter = check_count("max_iter", self.max_iter)
+        random_state = check_random_state(self.random_state)
+        with workers(self.n_jobs) as run:
+            found = None
+            if penalty == "auto":
+                path = find_path(X, weight, cap, self.n_clusters_hint, random_state, run)
+                self.path_ = path.without_rows()
+                self.evidence_ = path.best()
+                penalty = self.evidence_.penalty
+                found = path.centers_at(penalty)
+            elif penalty == "farthest-first":
+                penalty = largest_gap(Rows(X), weight, self._hint(), run)
+
+            shuffled = self.order == "random"
+            permutation = random_state.permutation(X.shape[0]) if shuffled else None
+            if shuffled and weight is not None:
+                weight = weight[permutation]
+            partition = Partition(Rows(X, permutation), weight, run)
+            used = np.arange(X.shape[0]) if weight is None else np.flatnonzero(weight > 0)
+            problem = Problem(
+                shifted_rows(partition.source, used, partition.offset),
+                np.ones(used.size) if weight is None else weight[used],
+                penalty,
+                min(cap or used.size, used.size),
+                random_state,
+                run,
+            )
+            if found is not None:
+                found = found - partition.offset
+            result = collapsed_dp_means(
+                problem.X,
+                problem.w,
+                first_labels(problem, self.init, found, run),
+                penalty,
+                max_clusters=problem.cap,
+                max_iter=max_iter,
+            )
+            division = problem.division(result.labels)
+            rank = by_size(division.centers, division.weights)
+            centers = division.centers[rank] + partition.offset
+            if used.size < X.shape[0]:
+                partition.assign(centers)  # rows of weight 0 go to the nearest
+            partition.labels[used] = np.argsort(rank)[division.labels]
+            self.inertia_ = partition.measure_sse(centers)
+        if not result.converged:
+            warnings.warn(
+                f"CollapsedDPMeans did not converge in max_iter={max_iter} passes; rows still "
+                "change their cluster. Raise max_iter.",
+                ConvergenceWarning,
+                stacklevel=2,
+            )
+        self.labels_ = restore(partition.labels, permutation)
+        self._store_centers(centers, partition.source.dtype)
+        self.n_clusters_ = division.k
+        self.penalty_ = penalty
+        self.objective_ = self.inertia_ + penalty * division.k
+        self.objective_history_ = np.array(result.history)
+        self.n_iter_ = result.n_iter
+        self.converged_ = result.converged
+        return self
+
+    def predict(self, X: Any, novel: bool = False) -> np.ndarray:
+        """The index of the nearest centre for each row of X.
+
+        With ``novel=True``, -1 where the squared distance to it is more than `penalty_`.
+        """
+        check_is_fitted(self)
+        return self._nearest(X, penalty=self.penalty_ if novel else None)[0]
+
+    def _hint(self) -> int:
+        if self.n_clusters_hint is None:
+            raise ValueError(
+                "penalty='farthest-first' needs n_clusters_hint, a rough number of clusters."
+            )
+        return check_count("n_clusters_hint", self.n_clusters_hint)
+
+
+def first_labels(problem: Problem, init: str, found: np.ndarray | None, run: Run) -> np.ndarray:
+    """The start: one cluster, or Ward's merges; the centres `found` if these are better."""
+    if init == "one":
+        return np.zeros(len(problem.X), np.int64)
+    start = over_segment(problem)
+    if found is not None and len(found) <= problem.cap:
+        given = problem.division(nearest(problem.X, found, run))
+        start = min(start, given, key=lambda division: division.objective)
+    return start.labels
+
+
+def dense(X: Any) -> np.ndarray:
+    """Single rows move to and fro, which needs them dense."""
+    if not sp.issparse(X):
+        return X
+    n, d = X.shape
+    if n * d > DENSE_VALUES:
+        raise ValueError(
+            f"CollapsedDPMeans works on dense rows, and this sparse matrix of shape {(n, d)} would "
+            f"have {n * d:.2g} values. Use DPMeans, or reduce the columns first, "
+            "for example with sklearn.decomposition.TruncatedSVD."
+        )
+    return X.toarray()

@@ -1,0 +1,330 @@
+"""Clusters of a stream: each row moves the centre it goes to, and is not needed again (PRML 9.1).
+
+For each row x of weight w, in turn:
+
+1. Find the nearest centre μ.
+2. `OnlineDPMeans`: if w‖x - μ‖² > λ, the row opens a cluster at its own place (the rule of KJ
+   Algorithm 1). `OnlineKMeans`: the first n_clusters distinct rows are the first centres, which is
+   the same rule for λ = 0 and at most n_clusters clusters.
+3. Otherwise μ moves towards it: μ += η(x - μ) (PRML Eq. 9.5; Robbins & Monro 1951).
+
+η is w/W, W the weight of the rows that came to μ so far with this one, which makes μ their mean
+(MacQueen 1967); or constant; or w/W with a W that halves every `half_life` rows, which makes μ a
+mean in which old rows count less. There is no objective that falls with each row.
+
+The result is that of this plain loop, to the bit, however the rows are cut into blocks. A block at
+a time is only the way to find most distances by a matrix product: where they leave a doubt about
+the nearest centre, the plain float64 distance decides (docs/adr/0009).
+"""
+
+from dataclasses import dataclass
+from numbers import Real
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+from sklearn.utils import check_random_state
+
+from madbayes._engine.base import CentersMixin
+from madbayes._engine.checks import (
+    check_choice,
+    check_count,
+    check_rows,
+    check_weight,
+    weight_of_directions,
+)
+from madbayes._engine.partition import NO_WEIGHT, check_reach, measure, power_of_two
+from madbayes._engine.rows import COPY_VALUES, DIRECT_COLUMNS, Rows
+from madbayes._engine.threads import workers
+from madbayes._kernels.moves import TOL
+from madbayes._kernels.online import follow_rows
+from madbayes._kernels.ward import merge_below
+
+MANY_VALUES = 512  # from so many values in all centres on, a matrix product pays
+PRODUCT = 2**17  # distances found by one product
+
+
+class Rule(NamedTuple):
+    """What a row does, as the kernel reads it."""
+
+    penalty: float
+    cap: int
+    step: float  # 0: means
+    half_life: float  # 0: none
+    unit: bool
+
+
+@dataclass
+class Stream:
+    """All that is remembered of the rows so far. The arrays have room for more than k clusters."""
+
+    centers: np.ndarray
+    exact: np.ndarray  # the centres, or for the cosine the means that give their direction …
+    low: np.ndarray  # … and what float64 cuts off
+    weights: np.ndarray  # at the time of `last`
+    last: np.ndarray  # the row that the cluster got last
+    ids: np.ndarray
+    k: int = 0
+    seen: int = 0  # rows of positive weight
+    opened: int = 0  # clusters ever: the next id
+
+    @classmethod
+    def empty(cls, room: int, d: int) -> "Stream":
+        C, M, low = (np.zeros((room, d)) for _ in range(3))
+        return cls(C, M, low, np.zeros(room), np.zeros(room, np.int64), np.zeros(room, np.int64))
+
+    def arrange(self, keep: Any, room: int) -> None:
+        """Only the clusters `keep`, in that order, in arrays with room for so many."""
+        for name in ("centers", "exact", "low", "weights", "last", "ids"):
+            old = getattr(self, name)[: self.k][keep]
+            new = np.zeros((room, *old.shape[1:]), old.dtype)
+            new[: len(old)] = old
+            setattr(self, name, new)
+        self.k = len(old)
+
+    def decayed(self, half_life: float, now: Any) -> np.ndarray:
+        """The weights of the clusters at the time `now`."""
+        W = self.weights[: self.k]
+        return W * 0.5 ** ((now - self.last[: self.k]) / half_life) if half_life else W.copy()
+
+
+def squared_distances(X: np.ndarray, C: np.ndarray) -> tuple[np.ndarray, np.ndarray, float]:
+    """By a product in float32: squared distances, how wrong they may be in each row, and the scale.
+
+    Rounding costs at most (d + 6)·2⁻²⁴ of (‖x‖ + ‖c‖)², taken from the middle of the centres.
+    """
+    origin = C.mean(axis=0)
+    X, C = X - origin, C - origin
+    scale = power_of_two(max(np.abs(X).max(), np.abs(C).max()))
+    X, C = (X * scale).astype(np.float32), (C * scale).astype(np.float32)
+    x2, c2 = np.einsum("ij,ij->i", X, X), np.einsum("ij,ij->i", C, C)
+    near = X @ (-2 * C.T)
+    near += x2[:, None]
+    near += c2
+    size = np.sqrt(x2, dtype=np.float64) + np.sqrt(float(c2.max()))
+    return near, (C.shape[1] + 16) * 2.0**-23 * size**2 + 1e-36, scale
+
+
+def follow(
+    stream: Stream,
+    X: np.ndarray,
+    weight: np.ndarray,
+    rule: Rule,
+    *,
+    merge_every: int = 0,
+    forget_after: int = 0,
+) -> tuple[np.ndarray, float]:
+    """Steps 1 to 3 for the rows of X: their clusters on arrival, and Σ w d² on arrival.
+
+    Clusters are merged, and forgotten, at the row where that is due, never at the end of a block.
+    """
+    n, d = X.shape
+    labels, error, first = np.empty(n, np.int64), 0.0, 0
+    while first < n:
+        start, k, before, stop = first, stream.k, stream.seen, n
+        if merge_every:
+            stop = min(stop, first + merge_every - before % merge_every)
+        if forget_after:
+            due = (int(stream.last[:k].min()) if k else before) + forget_after
+            stop = min(stop, first + max(due - before, 1))
+        near, wrong, scale, drift = np.empty((0, 0), np.float32), NO_WEIGHT, 1.0, NO_WEIGHT
+        if d > DIRECT_COLUMNS and k * d >= MANY_VALUES and stop - first > 1:
+            stop = min(stop, first + max(32, min(512, PRODUCT // k)))
+            near, wrong, scale = squared_distances(X[first:stop], stream.centers[:k])
+            drift = np.zeros(k)
+        while first < stop:
+            done, stream.k, stream.seen, part = follow_rows(
+                X[first:stop],
+                weight[first:stop],
+                labels[first:stop],
+                stream.k,
+                len(stream.centers),
+                stream.seen,
+                stream.centers,
+                stream.exact,
+                stream.low,
+                stream.weights,
+                stream.last,
+                near[first - start :],
+                wrong[first - start :],
+                scale,
+                drift,
+                rule,
+            )
+            error += part
+            first += done
+            new = stream.k - k
+            stream.ids[k : stream.k] = np.arange(stream.opened, stream.opened + new)
+            stream.opened += new
+            k = stream.k
+            if first < stop:  # somebody wants to open one more
+                stream.arrange(slice(None), min(2 * k, rule.cap))
+        if stream.opened > k:  # some are gone: numbers are not places
+            here = labels[start:stop]
+            here[:] = np.where(here < 0, -1, stream.ids[here])
+        if stream.seen > before:
+            if forget_after:
+                forget_stale(stream, forget_after)
+            if merge_every and stream.seen % merge_every == 0:
+                merge_close(stream, rule)
+    return labels, error
+
+
+def forget_stale(stream: Stream, after: int) -> None:
+    """Drop the clusters that got none of the last `after` rows."""
+    fresh = stream.seen - stream.last[: stream.k] < after
+    if not fresh.all():
+        stream.arrange(fresh, len(stream.centers))
+
+
+def merge_close(stream: Stream, rule: Rule) -> None:
+    """Merge clusters, the cheapest pair first, while this costs less than the penalty saved."""
+    k, M = stream.k, stream.exact
+    if k < 2:
+        return
+    W = np.maximum(stream.decayed(rule.half_life, stream.seen), 1e-300)
+    group, groups = merge_below(stream.centers[:k].copy(), W, rule.penalty * (1 - TOL), k, False)
+    if groups == k:
+        return
+    oldest = np.unique(group, return_index=True)[1]
+    for g in np.flatnonzero(np.bincount(group) > 1):
+        members = np.flatnonzero(group == g)
+        a = oldest[g]
+        now = stream.last[members].max()
+        W = np.maximum(stream.decayed(rule.half_life, now)[members], 1e-300)
+        origin = M[a].copy()
+        M[a] = origin + W @ (M[members] - origin) / W.sum()
+        stream.centers[a], stream.low[a] = M[a], 0.0
+        stream.weights[a], stream.last[a] = W.sum(), now
+    stream.arrange(oldest, len(stream.centers))
+
+
+class OnlineMixin(CentersMixin):
+    """What the two estimators share: `fit` is `partial_fit` of all rows, and labels at the end."""
+
+    _stream: Stream
+    step: float | str
+    half_life: float | None
+    n_passes: int
+    order: str
+    random_state: Any
+
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+        """Start afresh and let the rows of X pass by, `n_passes` times."""
+        X = check_rows(self, X)
+        weight = check_weight(sample_weight, X.shape[0])
+        if self._unit:
+            weight = weight_of_directions(X, weight)
+        check_choice("order", self.order, "given", "random")
+        n_passes = check_count("n_passes", self.n_passes)
+        random_state = check_random_state(self.random_state)
+        self._check_size(X.shape[0])
+        self.__dict__.pop("_stream", None)  # if this fails, the old one must not go on
+        stream = self._begin(X, weight)
+        for _ in range(n_passes):
+            shuffled = self.order == "random"
+            permutation = random_state.permutation(X.shape[0]) if shuffled else None
+            self._follow(stream, X, weight, permutation)
+        self._publish(stream, X)
+        self.labels_, self.inertia_ = self._label(X, weight)
+        self.objective_ = self.inertia_ + self._price()
+        return self
+
+    def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+        """Let the rows of X pass by, after those of the calls before."""
+        first = not hasattr(self, "_stream")
+        X = check_rows(self, X, reset=first)
+        weight = check_weight(sample_weight, X.shape[0])
+        if self._unit:
+            weight = weight_of_directions(X, weight)
+        stream = self._begin(X, weight, None if first else self._stream)
+        labels, error = self._follow(stream, X, weight)
+        self._publish(stream, X)
+        early = np.flatnonzero(labels < 0)  # rows of weight 0 before the first cluster
+        if early.size:
+            labels[early] = self._label(X[early], None)[0]
+        self.labels_, self.inertia_ = labels, error
+        self.objective_ = error + self._price()
+        return self
+
+    def _check_size(self, n: int) -> None:
+        """Are n rows enough for `fit`?"""
+
+    def _begin(self, X: Any, weight: np.ndarray | None, stream: Stream | None = None) -> Stream:
+        """Check the parameters, and start a stream with X unless there is one."""
+        raise NotImplementedError
+
+    def _rule(self) -> Rule:
+        raise NotImplementedError
+
+    def _options(self) -> dict[str, int]:
+        return {}
+
+    def _price(self) -> float:
+        """What the clusters cost, besides the squared error."""
+        return 0.0
+
+    def _label(self, X: Any, sample_weight: Any) -> tuple[np.ndarray, float]:
+        return self._nearest(X, sample_weight)
+
+    def _follow(
+        self,
+        stream: Stream,
+        X: Any,
+        weight: np.ndarray | None,
+        permutation: np.ndarray | None = None,
+    ) -> tuple[np.ndarray, float]:
+        rule, options = self._rule(), self._options()
+        source = Rows(X, permutation, unit=rule.unit)
+        weight = np.ones(source.n) if weight is None else np.array(weight)
+        weight = weight if permutation is None else weight[permutation]
+        labels, error = np.empty(source.n, np.int64), 0.0
+        step = max(16, COPY_VALUES // source.d)
+        with workers(1) as run:
+            frame = measure(source, weight, run)
+            if not rule.unit:
+                check_reach(stream.centers[: stream.k], frame, source.d)
+            for a, b, block in source.blocks(0, source.n):
+                for first in range(a, b, step):
+                    last = min(b, first + step)
+                    rows = block[first - a : last - a]
+                    rows = np.ascontiguousarray(rows, np.float64)
+                    rows.flags.writeable = False
+                    part = follow(stream, rows, weight[first:last], rule, **options)
+                    labels[first:last] = part[0]
+                    error += part[1]
+        return labels, error
+
+    def _steps(self) -> tuple[float, float]:
+        """(step, half_life), 0 where there is none."""
+        step, half_life = self.step, self.half_life
+        constant = isinstance(step, Real) and not isinstance(step, bool) and 0 < step <= 1
+        if not constant and step != "mean":
+            raise ValueError(
+                f"step={step!r} must be 'mean' or a number in (0, 1]: how far a centre moves "
+                "towards a row."
+            )
+        if half_life is None:
+            return (float(step) if constant else 0.0), 0.0
+        if (
+            isinstance(half_life, bool)
+            or not isinstance(half_life, Real)
+            or not 0 < half_life < np.inf
+        ):
+            raise ValueError(
+                f"half_life={half_life!r} must be a number > 0, of rows after which a row counts "
+                "half, or None."
+            )
+        if constant:
+            raise ValueError(
+                f"step={step!r} and half_life={half_life!r} are two ways to follow a stream that "
+                "drifts: give one of them, or half_life with step='mean'."
+            )
+        return 0.0, float(half_life)
+
+    def _publish(self, stream: Stream, X: Any) -> None:
+        """The state of the stream under its public names."""
+        self._stream, k = stream, stream.k
+        self._store_centers(stream.centers[:k].copy(), Rows(X).dtype)
+        self.counts_ = stream.decayed(self._rule().half_life, stream.seen)
+        self.n_clusters_ = k
+        self.n_samples_seen_ = stream.seen
