@@ -10,9 +10,10 @@ import argparse
 import dp_means
 import how_many
 import kmeans
+import medoids
 from common import machine, say, write_section
 
-SCRIPTS = {"kmeans": kmeans, "dp_means": dp_means, "how_many": how_many}
+SCRIPTS = {"kmeans": kmeans, "dp_means": dp_means, "how_many": how_many, "medoids": medoids}
 
 
 def main():

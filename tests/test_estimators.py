@@ -9,7 +9,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from madbayes import DPMeans, KMeans
+from madbayes import DPMeans, DPMedoids, EllipticalMeans, KMeans, KMedoids
 
 PRINTED = {
     f"check_sample_weight_equivalence_on_{kind}_data": (
@@ -21,7 +21,19 @@ PRINTED = {
 
 
 @parametrize_with_checks(
-    [KMeans(3), DPMeans(), DPMeans(0.5), DPMeans(3.0, algorithm="paper")],
+    [
+        KMeans(3),
+        DPMeans(),
+        DPMeans(0.5),
+        DPMeans(3.0, algorithm="paper"),
+        KMedoids(3),
+        KMedoids(3, metric="precomputed"),
+        DPMedoids(),
+        DPMedoids(2.0),
+        DPMedoids(2.0, algorithm="paper"),
+        EllipticalMeans(3),
+        EllipticalMeans(penalty=1.0),
+    ],
     expected_failed_checks=lambda model: (
         PRINTED if getattr(model, "algorithm", None) == "paper" else {}
     ),
@@ -30,7 +42,17 @@ def test_scikit_learn_conventions(estimator, check):
     check(estimator)
 
 
-@pytest.mark.parametrize("model", [KMeans(3, random_state=0), DPMeans(random_state=0)], ids=str)
+@pytest.mark.parametrize(
+    "model",
+    [
+        KMeans(3, random_state=0),
+        DPMeans(random_state=0),
+        KMedoids(3),
+        DPMedoids(),
+        EllipticalMeans(3, random_state=0),
+    ],
+    ids=str,
+)
 def test_clone_pickle_and_pipelines(model):
     X = np.repeat(np.eye(3) * 9, 30, axis=0) + np.random.default_rng(0).normal(size=(90, 3))
     fitted = clone(model).fit(X)

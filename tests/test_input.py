@@ -5,10 +5,20 @@ import pytest
 import scipy.sparse as sp
 from sklearn.exceptions import NotFittedError
 
-from madbayes import DPMeans, KMeans, penalties
+from madbayes import DPMeans, DPMedoids, EllipticalMeans, KMeans, KMedoids, penalties
 
 X = np.random.default_rng(0).normal(size=(40, 3))
-MODELS = [KMeans(2), DPMeans(), DPMeans(3.0), DPMeans(3.0, algorithm="paper")]
+MODELS = [
+    KMeans(2),
+    DPMeans(),
+    DPMeans(3.0),
+    DPMeans(3.0, algorithm="paper"),
+    KMedoids(2),
+    DPMedoids(),
+    DPMedoids(3.0, algorithm="paper"),
+    EllipticalMeans(2),
+    EllipticalMeans(penalty=3.0),
+]
 
 
 @pytest.mark.parametrize("model", MODELS, ids=str)
@@ -121,7 +131,7 @@ def test_bad_weights_and_bad_rows_later(model):
 
 
 def test_before_fit():
-    for model in (KMeans(), DPMeans()):
+    for model in (KMeans(), DPMeans(), KMedoids(), DPMedoids(), EllipticalMeans(2)):
         for method in (model.predict, model.transform, model.score):
             with pytest.raises(NotFittedError):
                 method(X)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from madbayes import penalties, plots
-    from madbayes.cluster import DPMeans, KMeans
+    from madbayes.cluster import DPMeans, DPMedoids, EllipticalMeans, KMeans, KMedoids
     from madbayes.features import BPMeans, CollapsedBPMeans, KFeatures, StepwiseKFeatures
 
 __version__ = "0.1.0"
@@ -16,8 +16,11 @@ __all__ = [
     "BPMeans",
     "CollapsedBPMeans",
     "DPMeans",
+    "DPMedoids",
+    "EllipticalMeans",
     "KFeatures",
     "KMeans",
+    "KMedoids",
     "StepwiseKFeatures",
     "penalties",
     "plots",
@@ -27,8 +30,11 @@ _HOME = {
     "BPMeans": "features",
     "CollapsedBPMeans": "features",
     "DPMeans": "cluster",
+    "DPMedoids": "cluster",
+    "EllipticalMeans": "cluster",
     "KFeatures": "features",
     "KMeans": "cluster",
+    "KMedoids": "cluster",
     "StepwiseKFeatures": "features",
 }
 

@@ -1,0 +1,485 @@
+"""Elliptical means: each cluster has a covariance of its own (BKJ Sup. E).
+
+Objective, with Mahalanobis distances and a price for wide covariances:
+
+    J = Σ_n w_n (x_n - μ)ᵀΣ⁻¹(x_n - μ) + Σ_k [tr(ΦΣ_k⁻¹) + λ² (log|λ²Σ_kΦ⁻¹| - d)] + penalty·k
+
+1. Each row goes to the cluster with the smallest (x - μ)ᵀΣ⁻¹(x - μ).
+2. μ_k is the mean of its rows, and Σ_k = (S_k + Φ)/λ², S_k their scatter: the best for these rows.
+3. Repeat until no row moves.
+
+With these μ and Σ the objective is Σ_k λ² log|I + Φ⁻¹S_k| + penalty·k: what is minimised over the
+divisions of the rows. `algorithm="paper"` is steps 1 to 3 from k-means, or with a penalty KJ
+Algorithm 1 (a row opens a cluster if w times its distance to all others exceeds the penalty).
+`algorithm="search"`, the default:
+
+1. *Start.* Many small clusters by k-means, merged where that costs least (or while it pays).
+2. *Descend*, until none lowers J: the paper's steps; moves of single rows by their exact change;
+   with a penalty also openings, merges, and splits of clusters across their longest axis.
+
+Departs from the paper: (a) Φ stays. In the paper it vanishes with σ², and then a cluster with few
+rows sends log|Σ_k|, and with it J, to minus infinity. (b) log|Σ_k| is counted from Φ/λ², the Σ of a
+single row, so that one more cluster costs exactly `penalty` in any unit; for a fixed k this is a
+constant. (c) With a fixed k the minimum can still be one large cluster and k - 1 tiny ones, because
+log|S_k| is concave: clusters of `min_cluster_size` rows give none away.
+"""
+
+import warnings
+from dataclasses import dataclass
+from numbers import Real
+from typing import Any, Self
+
+import numpy as np
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from madbayes._engine.base import CentersMixin
+from madbayes._engine.checks import (
+    DTYPES,
+    check_choice,
+    check_count,
+    check_penalty,
+    check_weight,
+    without_arrow,
+)
+from madbayes._engine.partition import NO_WEIGHT, measure
+from madbayes._engine.rows import Rows
+from madbayes._engine.threads import workers
+from madbayes._kernels import ellipses as kernels
+from madbayes.cluster.kmeans import KMeans
+
+TOL = 1e-10  # a move must lower J by more than this share of it
+CELLS = 4  # small clusters to begin with, for each of the clusters wanted …
+MOST_CELLS = 64  # … and for an open number of clusters
+FREE = 16  # clusters that one sweep can open
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Standardized rows Y and weights; φ (Φ = φI), and prices in units of λ²."""
+
+    Y: np.ndarray
+    w: np.ndarray
+    phi: float
+    price: float | None  # penalty/λ², None: the number of clusters is fixed
+    least: int  # rows that a cluster keeps
+
+    def division(self, labels: np.ndarray) -> "Division":
+        """The division by `labels`, with its means and covariances; empty numbers are dropped."""
+        kept, z = np.unique(labels, return_inverse=True)
+        k, d = len(kept), self.Y.shape[1]
+        z = z.astype(np.int64)
+        C, W, N, S = np.empty((k, d)), np.empty(k), np.empty(k, np.int64), np.empty((k, d, d))
+        kernels.scatter(self.Y, self.w, z, C, W, N, S)
+        costs = log_volume(S, self.phi)
+        J = float(costs.sum()) + (self.price or 0.0) * k
+        A = np.linalg.inv(S + self.phi * np.eye(d))
+        return Division(z, C, W, N, S, A, costs, J)
+
+
+@dataclass(frozen=True)
+class Division:
+    """Rows divided into k clusters. `A` is (Φ + S)⁻¹, `costs` log|I + Φ⁻¹S|, J in units of λ²."""
+
+    labels: np.ndarray
+    C: np.ndarray
+    W: np.ndarray
+    N: np.ndarray
+    S: np.ndarray
+    A: np.ndarray
+    costs: np.ndarray
+    objective: float
+
+    @property
+    def k(self) -> int:
+        return len(self.C)
+
+
+def log_volume(S: np.ndarray, phi: float) -> np.ndarray:
+    """log|I + S/φ| of one or more scatter matrices."""
+    return np.linalg.slogdet(np.eye(S.shape[-1]) + S / phi)[1]
+
+
+def assign(problem: Problem, now: Division) -> Division:
+    """Step 1 and 2 of the paper, the number of clusters fixed."""
+    d2 = np.empty((len(problem.Y), now.k))
+    kernels.quadratic(problem.Y, now.C, now.A, d2)
+    labels = d2.argmin(axis=1)
+    while True:  # a cluster that would become too small keeps its rows
+        size = np.bincount(labels, minlength=now.k)
+        short = size < np.minimum(now.N, problem.least)
+        back = short[now.labels] & (labels != now.labels)
+        if not back.any():
+            break
+        labels[back] = now.labels[back]
+    return now if np.array_equal(labels, now.labels) else problem.division(labels)
+
+
+def assign_or_open(problem: Problem, now: Division, cap: int) -> Division:
+    """Step 1 with openings (KJ Algorithm 1), and step 2."""
+    n, d = problem.Y.shape
+    C, A = np.empty((cap, d)), np.empty((cap, d, d))
+    C[: now.k], A[: now.k] = now.C, now.A
+    labels = np.empty(n, np.int64)
+    first = np.eye(d) / problem.phi
+    kernels.assign_or_open(problem.Y, problem.w, labels, C, A, now.k, first, problem.price)
+    return now if np.array_equal(labels, now.labels) else problem.division(labels)
+
+
+def move_rows(problem: Problem, now: Division) -> Division:
+    """Exact moves of single rows; one sweep."""
+    free = 0 if problem.price is None else FREE
+    d = problem.Y.shape[1]
+    labels = now.labels.copy()
+    kernels.move_rows(
+        problem.Y,
+        problem.w,
+        labels,
+        np.vstack([now.C, np.zeros((free, d))]),
+        np.append(now.W, np.zeros(free)),
+        np.append(now.N, np.zeros(free, np.int64)),
+        np.concatenate([now.A, np.zeros((free, d, d))]),
+        np.eye(d) / problem.phi,
+        np.inf if problem.price is None else problem.price,
+        problem.least,
+        TOL * (now.objective + 1.0),
+    )
+    return now if np.array_equal(labels, now.labels) else problem.division(labels)
+
+
+def merge(problem: Problem, now: Division, k: int) -> Division:
+    """Merge the two clusters for which that costs least, down to k clusters or while it pays."""
+    while now.k > k:
+        a, b = np.triu_indices(now.k, 1)
+        u = now.C[a] - now.C[b]
+        f = now.W[a] * now.W[b] / (now.W[a] + now.W[b])
+        S = now.S[a] + now.S[b] + f[:, None, None] * u[:, :, None] * u[:, None, :]
+        change = log_volume(S, problem.phi) - now.costs[a] - now.costs[b]
+        at = int(np.argmin(change))
+        if problem.price is not None and not change[at] < problem.price - TOL * now.objective:
+            break
+        now = problem.division(np.where(now.labels == b[at], a[at], now.labels))
+    return now
+
+
+def split(problem: Problem, now: Division) -> Division:
+    """Cut clusters in two across their longest axis, where that lowers J."""
+    labels, k = now.labels.copy(), now.k
+    for c in range(now.k):
+        rows = np.flatnonzero(now.labels == c)
+        side = (problem.Y[rows] - now.C[c]) @ np.linalg.eigh(now.S[c])[1][:, -1] > 0
+        if 0 < side.sum() < side.size:
+            labels[rows[side]] = k
+            k += 1
+    parts = problem.division(labels)  # keeps the order of the numbers
+    halves = np.arange(now.k, k)
+    whole = np.array([now.labels[parts.labels == h][0] for h in halves], dtype=np.int64)
+    pays = parts.costs[whole] + parts.costs[halves] + problem.price < now.costs[whole] - (
+        TOL * now.objective
+    )
+    if not pays.any():
+        return now
+    undo = np.isin(parts.labels, halves[~pays])
+    return problem.division(np.where(undo, now.labels, parts.labels))
+
+
+def follow_paper(problem: Problem, now: Division, *, max_iter: int) -> tuple[Division, list, bool]:
+    """Steps 1 to 3 from a division; what comes out, J after each pass, and if it converged."""
+    history = [now.objective]
+    for _ in range(max_iter):
+        cap = now.k if problem.price is None else len(problem.Y)
+        new = assign(problem, now) if problem.price is None else assign_or_open(problem, now, cap)
+        if new is now or not new.objective < now.objective:
+            return now, history, True
+        now = new
+        history.append(now.objective)
+    return now, history, False
+
+
+def start(problem: Problem, k: int | None, seed: int, n_jobs: int | None) -> Division:
+    """1. Small clusters by k-means, merged."""
+    n = len(problem.Y)
+    cells = min(n, MOST_CELLS if k is None else CELLS * k)
+    return merge(problem, problem.division(kmeans(problem, cells, seed, n_jobs)), k or 1)
+
+
+def kmeans(problem: Problem, k: int, seed: int, n_jobs: int | None) -> np.ndarray:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        model = KMeans(k, random_state=seed, n_jobs=n_jobs)
+        return model.fit(problem.Y, sample_weight=problem.w).labels_
+
+
+def descend(problem: Problem, now: Division, *, max_iter: int) -> tuple[Division, list, bool]:
+    """2. The paper's steps, then exact moves, merges and splits, until none of them lowers J."""
+    history = [now.objective]
+    for _ in range(max_iter):
+        new = assign(problem, now)
+        if not new.objective < now.objective:
+            new = move_rows(problem, now)
+        if problem.price is not None and not new.objective < now.objective:
+            new = merge(problem, now, 1)
+        if problem.price is not None and not new.objective < now.objective:
+            new = split(problem, now)
+        if not new.objective < now.objective:
+            return now, history, True
+        now = new
+        history.append(now.objective)
+    return now, history, False
+
+
+class EllipticalMeans(CentersMixin):
+    """K-means with a covariance for each cluster (Broderick, Kulis & Jordan 2013, Sup. E).
+
+    Rows are compared with the centres by Mahalanobis distances, and a cluster pays for the
+    logarithm of its volume. Use it for clusters that are ellipses of different directions and
+    lengths, when hard assignments are wanted. For probabilities of membership, clusters of very
+    different size, strongly elongated clusters that touch, or a density to work with, take
+    `sklearn.mixture.GaussianMixture`: it counts the logarithm of the volume once for each row,
+    which is what keeps large clusters from drawing in the rows of small ones; here it is counted
+    once for each cluster, as in the paper.
+
+    Parameters
+    ----------
+    n_clusters : int or None
+        The number of clusters; or
+    penalty : float or None
+        the cost of one more cluster, to find the number. One of the two has to be given. The unit
+        is that of the objective; with the default `covariance_penalty` this is squared distance of
+        standardized columns.
+    covariance_penalty : float or None
+        λ² of the paper: the weight of log|Σ_k|. It divides the scatter of a cluster to give Σ_k.
+        None takes `reg_covar` times the total weight of the rows, for which Σ_k of a single row is
+        the covariance of standardized columns without correlation. With `n_clusters` it changes
+        only the unit of `objective_` and `covariances_`.
+    reg_covar : float, default=0.02
+        Φ of the paper, as a share of the scatter of all rows in each column. The larger it is, the
+        rounder the clusters: far above 1 this is k-means on standardized columns. Near 0 clusters
+        of a few rows, or in a plane, are favoured: as printed (0) the objective has no minimum.
+    algorithm : {"search", "paper"}, default="search"
+        "search" ends where no move of one row lowers the objective (with a penalty also: no row
+        opened as a cluster, no merge of two, and no cut of a cluster across its longest axis).
+        "paper" alternates the steps of the paper, from k-means; with a penalty, KJ Algorithm 1.
+    min_cluster_size : int or None
+        With `n_clusters`: a cluster of so many rows gives none away. None is n_features + 1.
+    max_iter : int, default=300
+        Passes at most.
+    random_state : int, RandomState or None
+        Seed for the k-means at the start.
+    n_jobs : int or None
+        Threads for that k-means; None uses all cores. The result is the same to the bit for any
+        value.
+
+    Attributes
+    ----------
+    cluster_centers_ : array of shape (n_clusters_, n_features)
+    covariances_ : array of shape (n_clusters_, n_features, n_features)
+        Σ_k = (S_k + Φ)/λ², in the units of X.
+    labels_ : array of shape (n_rows,)
+    n_clusters_ : int
+    penalty_, covariance_penalty_ : float
+        The values used; `penalty_` is 0 when the number of clusters was given.
+    objective_ : float
+        λ² Σ log|I + Φ⁻¹S_k| + `penalty_` times `n_clusters_`.
+    inertia_ : float
+        Sum of (weighted) squared Mahalanobis distances to the centres.
+    objective_history_ : array
+        The objective after each pass; never rises.
+    n_iter_, converged_
+    n_features_in_, feature_names_in_
+
+    Notes
+    -----
+    Columns are standardized inside, so units do not matter; `predict` and `transform` use
+    Mahalanobis distances by Σ_k. Rows are copied as float64, and each pass takes time n·k·d².
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from madbayes import EllipticalMeans
+    >>> rng = np.random.default_rng(0)
+    >>> flat, tall = rng.normal(size=(200, 2)) * [9, 1], rng.normal(size=(200, 2)) * [1, 9]
+    >>> X = np.vstack([flat, tall + [20, 20]])
+    >>> model = EllipticalMeans(n_clusters=2, random_state=0).fit(X)
+    >>> np.bincount(model.labels_).tolist()
+    [200, 200]
+    >>> EllipticalMeans(penalty=5.0, random_state=0).fit(X).n_clusters_
+    2
+    """
+
+    def __init__(
+        self,
+        n_clusters: int | None = None,
+        *,
+        penalty: float | None = None,
+        covariance_penalty: float | None = None,
+        reg_covar: float = 0.02,
+        algorithm: str = "search",
+        min_cluster_size: int | None = None,
+        max_iter: int = 300,
+        random_state: Any = None,
+        n_jobs: int | None = None,
+    ) -> None:
+        self.n_clusters = n_clusters
+        self.penalty = penalty
+        self.covariance_penalty = covariance_penalty
+        self.reg_covar = reg_covar
+        self.algorithm = algorithm
+        self.min_cluster_size = min_cluster_size
+        self.max_iter = max_iter
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+        """Cluster the rows of X."""
+        X = self._check_rows(X)
+        weight = check_weight(sample_weight, X.shape[0])
+        used = np.arange(X.shape[0]) if weight is None else np.flatnonzero(weight > 0)
+        k, penalty = self._check_size(used.size)
+        check_choice("algorithm", self.algorithm, "search", "paper")
+        reg_covar = check_positive("reg_covar", self.reg_covar)
+        max_iter = check_count("max_iter", self.max_iter)
+        least = 1 + X.shape[1]
+        if self.min_cluster_size is not None:
+            least = check_count("min_cluster_size", self.min_cluster_size)
+        seed = check_random_state(self.random_state).randint(2**31 - 1)
+        self._standardize(X[used], None if weight is None else weight[used])
+        w = np.ones(used.size) if weight is None else weight[used]
+        total = float(w.sum())
+        unit = reg_covar * total
+        if self.covariance_penalty is not None:
+            unit = check_positive("covariance_penalty", self.covariance_penalty)
+        problem = Problem(
+            self._standardized(X[used]),
+            w,
+            reg_covar * total,
+            None if penalty is None else penalty / unit,
+            least if penalty is None else 0,
+        )
+        with workers(self.n_jobs):  # BLAS on one thread: the same bits for any number of cores
+            found, history, converged = self._run(problem, k, seed, max_iter)
+        if not converged:
+            warnings.warn(
+                f"EllipticalMeans did not converge in max_iter={max_iter} passes; rows still "
+                "change their cluster. Raise max_iter.",
+                ConvergenceWarning,
+                stacklevel=2,
+            )
+        self._inverse = unit * found.A
+        self._means = found.C
+        self.labels_ = np.empty(X.shape[0], np.int32)
+        self.labels_[used] = found.labels
+        if used.size < X.shape[0]:
+            left_out = np.flatnonzero(weight == 0)
+            self.labels_[left_out] = self._distances(X[left_out]).argmin(axis=1)
+        own = self._distances(X[used])[np.arange(used.size), found.labels]
+        self.inertia_ = float(w @ own)
+        self._store_centers(found.C * self._scale + self._offset, Rows(X).dtype)
+        Sigma = (found.S + problem.phi * np.eye(X.shape[1])) / unit
+        self.covariances_ = Sigma * np.outer(self._scale, self._scale)
+        self.n_clusters_ = found.k
+        self.penalty_ = penalty or 0.0
+        self.covariance_penalty_ = unit
+        self.objective_history_ = np.array(history) * unit
+        self.objective_ = float(self.objective_history_[-1])
+        self.n_iter_ = len(history) - 1
+        self.converged_ = converged
+        return self
+
+    def transform(self, X: Any) -> np.ndarray:
+        """Mahalanobis distances to the centres, (n_rows, n_clusters)."""
+        check_is_fitted(self)
+        X = self._check_rows(X, reset=False)
+        return np.sqrt(self._distances(X)).astype(Rows(X).dtype, copy=False)
+
+    def predict(self, X: Any, novel: bool = False) -> np.ndarray:
+        """The cluster with the smallest Mahalanobis distance for each row of X.
+
+        With ``novel=True`` (and a penalty), -1 where its square is more than `penalty_`: such a row
+        would open a cluster of its own.
+        """
+        check_is_fitted(self)
+        if novel and self.penalty_ == 0:
+            raise ValueError("novel=True needs a penalty; this model was given n_clusters.")
+        return self._nearest(X, penalty=self.penalty_ if novel else None)[0]
+
+    def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
+        """Minus the sum of squared Mahalanobis distances to the nearest centres."""
+        return -self._nearest(X, sample_weight)[1]
+
+    def _nearest(
+        self, X: Any, sample_weight: Any = None, penalty: float | None = None
+    ) -> tuple[np.ndarray, float]:
+        check_is_fitted(self)
+        X = self._check_rows(X, reset=False)
+        weight = check_weight(sample_weight, X.shape[0])
+        d2 = self._distances(X)
+        labels = d2.argmin(axis=1).astype(np.int32)
+        lowest = d2[np.arange(len(d2)), labels]
+        if penalty is not None:
+            labels[lowest > penalty] = -1
+        return labels, float(lowest.sum() if weight is None else weight @ lowest)
+
+    def _run(
+        self, problem: Problem, k: int | None, seed: int, max_iter: int
+    ) -> tuple[Division, list, bool]:
+        if self.algorithm == "paper":
+            labels = (
+                np.zeros(len(problem.Y)) if k is None else kmeans(problem, k, seed, self.n_jobs)
+            )
+            return follow_paper(problem, problem.division(labels), max_iter=max_iter)
+        now = start(problem, k, seed, self.n_jobs)
+        best = descend(problem, now, max_iter=max_iter)
+        if k is not None:
+            other = problem.division(kmeans(problem, k, seed, self.n_jobs))
+            if other.k == k:
+                tried = descend(problem, other, max_iter=max_iter)
+                best = min(best, tried, key=lambda result: result[0].objective)
+        return best
+
+    def _check_size(self, n: int) -> tuple[int | None, float | None]:
+        if (self.n_clusters is None) == (self.penalty is None):
+            raise ValueError(
+                f"n_clusters={self.n_clusters!r} and penalty={self.penalty!r}: give one of them, a "
+                "number of clusters, or the cost of one more cluster to find it."
+            )
+        if self.penalty is not None:
+            return None, check_penalty(self.penalty)
+        k = check_count("n_clusters", self.n_clusters)
+        if k > n:
+            raise ValueError(f"n_clusters={k} must be <= n_samples={n}: a cluster needs a row.")
+        return k, None
+
+    def _check_rows(self, X: Any, reset: bool = True) -> np.ndarray:
+        return validate_data(self, without_arrow(X), reset=reset, dtype=DTYPES)
+
+    def _standardize(self, X: np.ndarray, weight: np.ndarray | None) -> None:
+        """Mean and deviation of each column; a constant column is left as it is."""
+        with workers(self.n_jobs) as run:
+            frame = measure(Rows(X), NO_WEIGHT if weight is None else weight, run)
+        self._offset, self._scale = frame.mean, np.ones(X.shape[1])
+        Y = self._standardized(X)
+        variance = np.average(Y**2, axis=0, weights=weight)
+        varies = X.max(axis=0) > X.min(axis=0)
+        self._scale = np.where(varies, np.sqrt(variance), 1.0)
+
+    def _standardized(self, X: np.ndarray) -> np.ndarray:
+        return np.ascontiguousarray((np.asarray(X, np.float64) - self._offset) / self._scale)
+
+    def _distances(self, X: np.ndarray) -> np.ndarray:
+        """Squared Mahalanobis distances to the centres."""
+        out = np.empty((X.shape[0], len(self._means)))
+        kernels.quadratic(self._standardized(X), self._means, self._inverse, out)
+        return np.maximum(out, 0.0)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = False
+        return tags
+
+
+def check_positive(name: str, value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, Real) or not 0 < float(value) < np.inf:
+        raise ValueError(f"{name}={value!r} must be a number > 0.")
+    return float(value)
