@@ -84,7 +84,9 @@ def test_as_printed_with_a_penalty(penalty):
     model = EllipticalMeans(penalty=penalty, reg_covar=0.1, algorithm="paper")
     model.fit(X, sample_weight=w)
     phi = 0.1 * w.sum()
-    labels, history = plain.algorithm_1(standardized(X, w), w, phi, phi, penalty)
+    labels, history = plain.alternate(
+        standardized(X, w), np.zeros(60, dtype=int), w, phi, phi, penalty
+    )
     np.testing.assert_array_equal(model.labels_, labels)
     np.testing.assert_allclose(model.objective_history_, history, rtol=1e-9)
 

@@ -8,6 +8,7 @@ import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from reference import kmedoids as plain
+from reference.dp_medoids import dp_medoids as plain_dp_medoids
 from sklearn.datasets import make_blobs
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.metrics import pairwise_distances
@@ -82,7 +83,7 @@ def test_algorithm_1_with_medoids_is_the_plain_loop(kind, penalty):
     X = table(kind)
     D = exact(X).astype(X.dtype).astype(float)
     for w in (None, weights(len(X))):
-        labels, medoids, n_iter, history = plain.dp_medoids(
+        labels, medoids, n_iter, history = plain_dp_medoids(
             D, penalty, np.ones(40) if w is None else w
         )
         model = DPMedoids(penalty, algorithm="paper").fit(X, sample_weight=w)
@@ -95,7 +96,7 @@ def test_algorithm_1_with_medoids_is_the_plain_loop(kind, penalty):
 def test_algorithm_1_with_a_cap_and_without_symmetry():
     D, w = lopsided(30, 0), weights(30)
     for cap in (1, 4, None):
-        labels, medoids, n_iter, _ = plain.dp_medoids(D, 9.0, w, max_clusters=cap)
+        labels, medoids, n_iter, _ = plain_dp_medoids(D, 9.0, w, max_clusters=cap)
         model = DPMedoids(9.0, metric="precomputed", algorithm="paper", max_clusters=cap)
         model.fit(D, sample_weight=w)
         assert model.medoid_indices_.tolist() == medoids
@@ -138,15 +139,15 @@ def test_the_search_ends_where_no_change_helps(n, k, penalty, seed, square):
 
 def test_the_search_nearly_always_finds_the_minimum_of_few_rows():
     found = {"k": 0, "open": 0}
-    for seed in range(30):
-        D = exact(table("plain", 11, seed))
-        w = weights(11, seed)
+    for seed in range(20):
+        D = exact(table("plain", 9, seed))
+        w = weights(9, seed)
         least = plain.lowest_objective(D, [3], w)
         found["k"] += KMedoids(3, metric="precomputed").fit(D, None, w).objective_ <= least + 1e-9
-        least = plain.lowest_objective(D, range(1, 12), w, 6.0)
+        least = plain.lowest_objective(D, range(1, 10), w, 6.0)
         model = DPMedoids(6.0, metric="precomputed").fit(D, None, w)
         found["open"] += model.objective_ <= least + 1e-9
-    assert found["k"] >= 27 and found["open"] >= 27, found
+    assert found["k"] >= 18 and found["open"] >= 18, found
 
 
 def test_the_lazy_start_takes_what_saves_most_each_time():
@@ -186,7 +187,7 @@ def test_more_starts_are_never_worse_and_repeatable():
 # Equalities
 
 
-@pytest.mark.parametrize("model", [KMedoids(4), DPMedoids(8.0), DPMedoids()], ids=str)
+@pytest.mark.parametrize("model", [KMedoids(4), DPMedoids(60.0), DPMedoids()], ids=str)
 def test_threads_shuffles_and_storage(model):
     X = make_blobs(500, 3, centers=4, cluster_std=0.6, random_state=5)[0]
     expected = model.set_params(n_jobs=1).fit(X)
@@ -319,7 +320,7 @@ def test_auto_finds_clusters_that_are_apart(metric, k):
         assert low < model.penalty_ < high
 
 
-@pytest.mark.parametrize("shape", [(20, 2), (60, 1), (200, 2), (500, 5), (300, 40)])
+@pytest.mark.parametrize("shape", [(20, 2), (60, 1), (200, 2), (400, 5), (200, 40)])
 def test_auto_finds_nothing_in_noise(shape):
     for seed in range(5):
         r = np.random.default_rng(seed)
@@ -407,7 +408,7 @@ def test_bad_types_weights_and_matrices():
     with pytest.raises(ValueError, match="no index of a row of positive weight"):
         KMedoids(2, init=[0, 1]).fit(X, sample_weight=np.r_[0.0, np.ones(39)])
     model = KMedoids(2, metric="precomputed")
-    with pytest.raises(ValueError, match=r"negative value \(-1 at \(0, 1\)\)"):
+    with pytest.raises(ValueError, match=r"Negative values in data: X\[0, 1\]=-1"):
         model.fit([[0.0, -1.0], [1.0, 0.0]])
     with pytest.raises(ValueError, match="seems to hold similarities"):
         model.fit(np.exp(-exact(X)))

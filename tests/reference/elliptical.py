@@ -37,43 +37,27 @@ def squared(y, mean, sigma):
     return (y - mean) @ np.linalg.inv(sigma) @ (y - mean)
 
 
-def alternate(Y, z, w, phi, lam, max_iter=300):
-    """Steps 1 to 3 with a fixed number of clusters and no minimum size."""
-    history = [of_division(Y, z, w, phi, lam, 0.0)]
-    for _ in range(max_iter):
-        means, covariances = parameters(Y, z, w, phi, lam)
-        new = np.array(
-            [
-                np.argmin([squared(y, m, s) for m, s in zip(means, covariances, strict=True)])
-                for y in Y
-            ]
-        )
-        if np.array_equal(new, z):
-            break
-        z = new
-        history.append(of_division(Y, z, w, phi, lam, 0.0))
-    return z, history
+def alternate(Y, z, w, phi, lam, penalty=np.inf, max_iter=300):
+    """Steps 1 to 3 from labels z, without a minimum size; labels, and J after each pass.
 
-
-def algorithm_1(Y, w, phi, lam, penalty, max_iter=300):
-    """KJ Algorithm 1 with Mahalanobis distances; the first covariance of a cluster is Φ/λ²."""
-    z = np.zeros(len(Y), dtype=int)
-    history = [of_division(Y, z, w, phi, lam, penalty)]
+    With a penalty it is KJ Algorithm 1: the first covariance of a new cluster is Φ/λ².
+    """
+    price = penalty if penalty < np.inf else 0.0
+    history = [of_division(Y, z, w, phi, lam, price)]
     for _ in range(max_iter):
         means, covariances = parameters(Y, z, w, phi, lam)
         new = np.zeros_like(z)
         for i, y in enumerate(Y):
             d2 = [squared(y, m, s) for m, s in zip(means, covariances, strict=True)]
+            new[i] = np.argmin(d2)
             if w[i] * min(d2) > penalty:
+                new[i] = len(means)
                 means.append(y)
                 covariances.append(phi * np.eye(Y.shape[1]) / lam)
-                new[i] = len(means) - 1
-            else:
-                new[i] = np.argmin(d2)
         if np.array_equal(new, z):
             break
         z = np.unique(new, return_inverse=True)[1]
-        history.append(of_division(Y, z, w, phi, lam, penalty))
+        history.append(of_division(Y, z, w, phi, lam, price))
     return z, history
 
 

@@ -34,8 +34,8 @@ def check_dissimilar(estimator: Any, X: Any, *, reset: bool = True) -> Any:
     if X.min() < 0:
         i, j = np.unravel_index(np.argmin(X), X.shape)
         raise ValueError(
-            f"metric='precomputed': X has a negative value ({X[i, j]:g} at {int(i), int(j)}). "
-            "Dissimilarities must be >= 0; turn similarities into, for example, X.max() - X."
+            f"Negative values in data: X[{i}, {j}]={X[i, j]:g}. With metric='precomputed' X holds "
+            "dissimilarities, which must be >= 0; turn similarities into, for example, X.max() - X."
         )
     if reset and np.diagonal(X).mean() > X.mean():
         raise ValueError(
@@ -198,5 +198,6 @@ class MedoidsMixin(CentersMixin):
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.pairwise = self.metric == "precomputed"
+        tags.input_tags.positive_only = self.metric == "precomputed"
         tags.input_tags.sparse = self.metric != "precomputed"
         return tags

@@ -195,7 +195,7 @@ class KMedoids(MedoidsMixin):
     >>> X = [[1.0, 2], [1, 4], [1, 0], [10, 2], [10, 4], [10, 0], [99, 2]]
     >>> model = KMedoids(n_clusters=3).fit(X)
     >>> model.cluster_centers_.tolist(), model.inertia_
-    ([[1.0, 2.0], [10.0, 2.0], [99.0, 2.0]], 8.0)
+    ([[10.0, 2.0], [1.0, 2.0], [99.0, 2.0]], 8.0)
     >>> words = ["ant", "and", "any", "horse", "house", "mouse"]
     >>> def changes(v, w):
     ...     return sum(a != b for a, b in zip(v, w)) + abs(len(v) - len(w))
