@@ -233,12 +233,14 @@ class EllipticalMeans(CentersMixin):
     """K-means with a covariance for each cluster (Broderick, Kulis & Jordan 2013, Sup. E).
 
     Rows are compared with the centres by Mahalanobis distances, and a cluster pays for the
-    logarithm of its volume. Use it for clusters that are ellipses of different directions and
-    lengths, when hard assignments are wanted. For probabilities of membership, clusters of very
-    different size, strongly elongated clusters that touch, or a density to work with, take
-    `sklearn.mixture.GaussianMixture`: it counts the logarithm of the volume once for each row,
-    which is what keeps large clusters from drawing in the rows of small ones; here it is counted
-    once for each cluster, as in the paper.
+    logarithm of its volume. Use it for ellipses of different directions that lie apart, when hard
+    assignments or an open number of clusters are wanted.
+
+    `sklearn.mixture.GaussianMixture` is the better tool for long clusters side by side or across
+    each other, for overlapping ones, for many columns, and for probabilities. It counts the
+    logarithm of the volume once for each row, which keeps large clusters from drawing in the rows
+    of small ones; the paper counts it once for each cluster, so that one large and several tiny
+    clusters can be the minimum. See Notes for figures.
 
     Parameters
     ----------
@@ -253,10 +255,11 @@ class EllipticalMeans(CentersMixin):
         None takes `reg_covar` times the total weight of the rows, for which Σ_k of a single row is
         the covariance of standardized columns without correlation. With `n_clusters` it changes
         only the unit of `objective_` and `covariances_`.
-    reg_covar : float, default=0.02
+    reg_covar : float, default=0.1
         Φ of the paper, as a share of the scatter of all rows in each column. The larger it is, the
-        rounder the clusters: far above 1 this is k-means on standardized columns. Near 0 clusters
-        of a few rows, or in a plane, are favoured: as printed (0) the objective has no minimum.
+        rounder the clusters: far above 1 this is k-means on standardized columns. Small values
+        (0.02) follow the shapes more closely where clusters are well apart, and collapse into one
+        large cluster where they are not. As printed (0) the objective has no minimum.
     algorithm : {"search", "paper"}, default="search"
         "search" ends where no move of one row lowers the objective (with a penalty also: no row
         opened as a cluster, no merge of two, and no cut of a cluster across its longest axis).
@@ -294,6 +297,21 @@ class EllipticalMeans(CentersMixin):
     Columns are standardized inside, so units do not matter; `predict` and `transform` use
     Mahalanobis distances by Σ_k. Rows are copied as float64, and each pass takes time n·k·d².
 
+    Adjusted Rand index on made-up sets of 600 rows, mean of three seeds, number of clusters given
+    (KMeans and EllipticalMeans on standardized columns):
+
+    ===================================  ======  ===================  ===============
+    rows                                 KMeans  EllipticalMeans      GaussianMixture
+    ===================================  ======  ===================  ===============
+    four ellipses, apart                 0.87    0.90 (0.02: 0.95)    0.97
+    two, one flat and one tall           0.82    0.76 (0.02: 0.86)    0.93
+    five in five columns, overlapping    0.78    0.70 (0.02: 0.00)    0.97
+    two stripes side by side, diagonal   0.00    0.02 (0.02: 0.00)    0.00
+    two crossing at their centres        0.11    0.02 (0.02: 0.00)    0.76
+    ===================================  ======  ===================  ===============
+
+    In brackets with ``reg_covar=0.02``.
+
     Examples
     --------
     >>> import numpy as np
@@ -302,9 +320,9 @@ class EllipticalMeans(CentersMixin):
     >>> flat, tall = rng.normal(size=(200, 2)) * [9, 1], rng.normal(size=(200, 2)) * [1, 9]
     >>> X = np.vstack([flat, tall + [20, 20]])
     >>> model = EllipticalMeans(n_clusters=2, random_state=0).fit(X)
-    >>> np.bincount(model.labels_).tolist()
-    [200, 200]
-    >>> EllipticalMeans(penalty=5.0, random_state=0).fit(X).n_clusters_
+    >>> sorted(np.bincount(model.labels_).tolist())
+    [199, 201]
+    >>> EllipticalMeans(penalty=40.0, random_state=0).fit(X).n_clusters_
     2
     """
 
@@ -314,7 +332,7 @@ class EllipticalMeans(CentersMixin):
         *,
         penalty: float | None = None,
         covariance_penalty: float | None = None,
-        reg_covar: float = 0.02,
+        reg_covar: float = 0.1,
         algorithm: str = "search",
         min_cluster_size: int | None = None,
         max_iter: int = 300,
