@@ -107,6 +107,17 @@ def test_the_search_ends_where_no_change_helps(seed, options):
         np.testing.assert_array_equal(model.predict(X), model.labels_)
 
 
+@pytest.mark.parametrize("algorithm", ["search", "paper"])
+def test_never_more_clusters_than_allowed(algorithm):
+    X, _ = ellipses(80, 5)
+    free = EllipticalMeans(penalty=0.1, algorithm=algorithm, random_state=0).fit(X)
+    assert free.n_clusters_ > 9
+    for most in (1, 4, 9):
+        capped = EllipticalMeans(most, penalty=0.1, algorithm=algorithm, random_state=0).fit(X)
+        assert capped.n_clusters_ <= most
+        assert capped.objective_ >= free.objective_
+
+
 def test_the_search_is_not_above_the_printed_steps():
     for seed in range(10):
         X, _ = ellipses(200, seed)
@@ -192,15 +203,14 @@ def test_predict_transform_and_novel_rows():
         model.predict(X, novel=True) == -1, D.min(axis=1) ** 2 > model.penalty_
     )
     assert model.score(X) == pytest.approx(-(D.min(axis=1) ** 2).sum())
-    with pytest.raises(ValueError, match="novel=True needs a penalty"):
+    with pytest.raises(ValueError, match="novel=True needs a model"):
         EllipticalMeans(2).fit(X).predict(X, novel=True)
 
 
 @pytest.mark.parametrize(
     ("model", "error", "says"),
     [
-        (EllipticalMeans(), ValueError, "give one of them"),
-        (EllipticalMeans(3, penalty=1.0), ValueError, "give one of them"),
+        (EllipticalMeans(), ValueError, "give a number of clusters, or the cost"),
         (EllipticalMeans(61), ValueError, "n_clusters=61 must be <= n_samples=60"),
         (EllipticalMeans(2.0), TypeError, "n_clusters=2.0"),
         (EllipticalMeans(penalty=-1.0), ValueError, "penalty=-1.0"),

@@ -51,7 +51,8 @@ from madbayes.cluster.kmeans import KMeans
 
 TOL = 1e-10  # a move must lower J by more than this share of it
 CELLS = 4  # small clusters to begin with, for each of the clusters wanted …
-MOST_CELLS = 64  # … and for an open number of clusters
+MOST_CELLS = 64  # … not more than this, which is also taken for an open number
+FEW = 1024  # rows that are looked through for equal ones
 FREE = 16  # clusters that one sweep can open
 
 
@@ -63,6 +64,7 @@ class Problem:
     w: np.ndarray
     phi: float
     price: float | None  # penalty/λ², None: the number of clusters is fixed
+    most: int  # clusters allowed (with a price), or wanted
     least: int  # rows that a cluster keeps
 
     def division(self, labels: np.ndarray) -> "Division":
@@ -116,9 +118,10 @@ def assign(problem: Problem, now: Division) -> Division:
     return now if np.array_equal(labels, now.labels) else problem.division(labels)
 
 
-def assign_or_open(problem: Problem, now: Division, cap: int) -> Division:
+def assign_or_open(problem: Problem, now: Division) -> Division:
     """Step 1 with openings (KJ Algorithm 1), and step 2."""
     n, d = problem.Y.shape
+    cap = min(n, problem.most)
     C, A = np.empty((cap, d)), np.empty((cap, d, d))
     C[: now.k], A[: now.k] = now.C, now.A
     labels = np.empty(n, np.int64)
@@ -129,7 +132,7 @@ def assign_or_open(problem: Problem, now: Division, cap: int) -> Division:
 
 def move_rows(problem: Problem, now: Division) -> Division:
     """Exact moves of single rows; one sweep."""
-    free = 0 if problem.price is None else FREE
+    free = 0 if problem.price is None else min(FREE, problem.most - now.k)
     d = problem.Y.shape[1]
     labels = now.labels.copy()
     kernels.move_rows(
@@ -148,19 +151,25 @@ def move_rows(problem: Problem, now: Division) -> Division:
     return now if np.array_equal(labels, now.labels) else problem.division(labels)
 
 
-def merge(problem: Problem, now: Division, k: int) -> Division:
-    """Merge the two clusters for which that costs least, down to k clusters or while it pays."""
-    while now.k > k:
-        a, b = np.triu_indices(now.k, 1)
-        u = now.C[a] - now.C[b]
-        f = now.W[a] * now.W[b] / (now.W[a] + now.W[b])
-        S = now.S[a] + now.S[b] + f[:, None, None] * u[:, :, None] * u[:, None, :]
-        change = log_volume(S, problem.phi) - now.costs[a] - now.costs[b]
-        at = int(np.argmin(change))
-        if problem.price is not None and not change[at] < problem.price - TOL * now.objective:
+def merge(problem: Problem, now: Division) -> Division:
+    """Merge the two clusters for which that costs least, while there are too many or it pays."""
+    while now.k > 1:
+        lowest, a, b = min(cheapest_partner(problem, now, b) for b in range(1, now.k))
+        pays = problem.price is not None and lowest < problem.price - TOL * now.objective
+        if now.k <= problem.most and not pays:
             break
-        now = problem.division(np.where(now.labels == b[at], a[at], now.labels))
+        now = problem.division(np.where(now.labels == b, a, now.labels))
     return now
+
+
+def cheapest_partner(problem: Problem, now: Division, b: int) -> tuple[float, int, int]:
+    """What the cheapest merge of cluster b with one before it costs, and with which; S adds up."""
+    u = now.C[:b] - now.C[b]
+    f = now.W[:b] * now.W[b] / (now.W[:b] + now.W[b])
+    S = now.S[:b] + now.S[b] + f[:, None, None] * u[:, :, None] * u[:, None, :]
+    change = log_volume(S, problem.phi) - now.costs[:b] - now.costs[b]
+    a = int(np.argmin(change))
+    return float(change[a]), a, b
 
 
 def split(problem: Problem, now: Division) -> Division:
@@ -175,12 +184,12 @@ def split(problem: Problem, now: Division) -> Division:
     parts = problem.division(labels)  # keeps the order of the numbers
     halves = np.arange(now.k, k)
     whole = np.array([now.labels[parts.labels == h][0] for h in halves], dtype=np.int64)
-    pays = parts.costs[whole] + parts.costs[halves] + problem.price < now.costs[whole] - (
-        TOL * now.objective
-    )
-    if not pays.any():
+    gain = now.costs[whole] - parts.costs[whole] - parts.costs[halves] - problem.price
+    order = np.argsort(-gain, kind="stable")
+    done = [h for h in order if gain[h] > TOL * now.objective][: problem.most - now.k]
+    if not done:
         return now
-    undo = np.isin(parts.labels, halves[~pays])
+    undo = np.isin(parts.labels, np.delete(halves, done))
     return problem.division(np.where(undo, now.labels, parts.labels))
 
 
@@ -188,8 +197,7 @@ def follow_paper(problem: Problem, now: Division, *, max_iter: int) -> tuple[Div
     """Steps 1 to 3 from a division; what comes out, J after each pass, and if it converged."""
     history = [now.objective]
     for _ in range(max_iter):
-        cap = now.k if problem.price is None else len(problem.Y)
-        new = assign(problem, now) if problem.price is None else assign_or_open(problem, now, cap)
+        new = assign(problem, now) if problem.price is None else assign_or_open(problem, now)
         if new is now or not new.objective < now.objective:
             return now, history, True
         now = new
@@ -197,11 +205,16 @@ def follow_paper(problem: Problem, now: Division, *, max_iter: int) -> tuple[Div
     return now, history, False
 
 
-def start(problem: Problem, k: int | None, seed: int, n_jobs: int | None) -> Division:
-    """1. Small clusters by k-means, merged."""
-    n = len(problem.Y)
-    cells = min(n, MOST_CELLS if k is None else CELLS * k)
-    return merge(problem, problem.division(kmeans(problem, cells, seed, n_jobs)), k or 1)
+def start(problem: Problem, seed: int, n_jobs: int | None) -> Division:
+    """1. Small clusters by k-means (of few rows: the different ones), merged."""
+    cells = MOST_CELLS
+    if problem.price is None:
+        cells = min(CELLS * problem.most, max(problem.most, MOST_CELLS))
+    if len(problem.Y) <= FEW:
+        labels = np.unique(problem.Y, axis=0, return_inverse=True)[1].ravel()
+        if labels.max() < cells:
+            return merge(problem, problem.division(labels))
+    return merge(problem, problem.division(kmeans(problem, cells, seed, n_jobs)))
 
 
 def kmeans(problem: Problem, k: int, seed: int, n_jobs: int | None) -> np.ndarray:
@@ -219,7 +232,7 @@ def descend(problem: Problem, now: Division, *, max_iter: int) -> tuple[Division
         if not new.objective < now.objective:
             new = move_rows(problem, now)
         if problem.price is not None and not new.objective < now.objective:
-            new = merge(problem, now, 1)
+            new = merge(problem, now)
         if problem.price is not None and not new.objective < now.objective:
             new = split(problem, now)
         if not new.objective < now.objective:
@@ -245,9 +258,9 @@ class EllipticalMeans(CentersMixin):
     Parameters
     ----------
     n_clusters : int or None
-        The number of clusters; or
+        The number of clusters; with a penalty, the largest number allowed.
     penalty : float or None
-        the cost of one more cluster, to find the number. One of the two has to be given. The unit
+        The cost of one more cluster, to find the number; one of the two has to be given. The unit
         is that of the objective; with the default `covariance_penalty` this is squared distance of
         standardized columns.
     covariance_penalty : float or None
@@ -265,7 +278,7 @@ class EllipticalMeans(CentersMixin):
         opened as a cluster, no merge of two, and no cut of a cluster across its longest axis).
         "paper" alternates the steps of the paper, from k-means; with a penalty, KJ Algorithm 1.
     min_cluster_size : int or None
-        With `n_clusters`: a cluster of so many rows gives none away. None is n_features + 1.
+        Without a penalty: a cluster of so many rows gives none away. None is n_features + 1.
     max_iter : int, default=300
         Passes at most.
     random_state : int, RandomState or None
@@ -373,10 +386,11 @@ class EllipticalMeans(CentersMixin):
             w,
             reg_covar * total,
             None if penalty is None else penalty / unit,
+            k,
             least if penalty is None else 0,
         )
         with workers(self.n_jobs):  # BLAS on one thread: the same bits for any number of cores
-            found, history, converged = self._run(problem, k, seed, max_iter)
+            found, history, converged = self._run(problem, seed, max_iter)
         if not converged:
             warnings.warn(
                 f"EllipticalMeans did not converge in max_iter={max_iter} passes; rows still "
@@ -401,7 +415,7 @@ class EllipticalMeans(CentersMixin):
         self.covariance_penalty_ = unit
         self.objective_history_ = np.array(history) * unit
         self.objective_ = float(self.objective_history_[-1])
-        self.n_iter_ = len(history) - 1
+        self.n_iter_ = len(history) - 1 + converged  # the last pass found nothing
         self.converged_ = converged
         return self
 
@@ -419,7 +433,7 @@ class EllipticalMeans(CentersMixin):
         """
         check_is_fitted(self)
         if novel and self.penalty_ == 0:
-            raise ValueError("novel=True needs a penalty; this model was given n_clusters.")
+            raise ValueError("novel=True needs a model that was fitted with a penalty.")
         return self._nearest(X, penalty=self.penalty_ if novel else None)[0]
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
@@ -439,32 +453,29 @@ class EllipticalMeans(CentersMixin):
             labels[lowest > penalty] = -1
         return labels, float(lowest.sum() if weight is None else weight @ lowest)
 
-    def _run(
-        self, problem: Problem, k: int | None, seed: int, max_iter: int
-    ) -> tuple[Division, list, bool]:
+    def _run(self, problem: Problem, seed: int, max_iter: int) -> tuple[Division, list, bool]:
+        fixed = problem.price is None
         if self.algorithm == "paper":
-            labels = (
-                np.zeros(len(problem.Y)) if k is None else kmeans(problem, k, seed, self.n_jobs)
-            )
+            labels = np.zeros(len(problem.Y))
+            if fixed:
+                labels = kmeans(problem, problem.most, seed, self.n_jobs)
             return follow_paper(problem, problem.division(labels), max_iter=max_iter)
-        now = start(problem, k, seed, self.n_jobs)
-        best = descend(problem, now, max_iter=max_iter)
-        if k is not None:
-            other = problem.division(kmeans(problem, k, seed, self.n_jobs))
-            if other.k == k:
-                tried = descend(problem, other, max_iter=max_iter)
-                best = min(best, tried, key=lambda result: result[0].objective)
+        best = descend(problem, start(problem, seed, self.n_jobs), max_iter=max_iter)
+        if fixed:  # plain k-means is the better start now and then
+            other = problem.division(kmeans(problem, problem.most, seed, self.n_jobs))
+            tried = descend(problem, other, max_iter=max_iter)
+            best = min(best, tried, key=lambda found: (-found[0].k, found[0].objective))
         return best
 
-    def _check_size(self, n: int) -> tuple[int | None, float | None]:
-        if (self.n_clusters is None) == (self.penalty is None):
+    def _check_size(self, n: int) -> tuple[int, float | None]:
+        if self.n_clusters is None and self.penalty is None:
             raise ValueError(
-                f"n_clusters={self.n_clusters!r} and penalty={self.penalty!r}: give one of them, a "
-                "number of clusters, or the cost of one more cluster to find it."
+                "n_clusters=None and penalty=None: give a number of clusters, or the cost of one "
+                "more cluster to find it."
             )
+        k = n if self.n_clusters is None else check_count("n_clusters", self.n_clusters)
         if self.penalty is not None:
-            return None, check_penalty(self.penalty)
-        k = check_count("n_clusters", self.n_clusters)
+            return k, check_penalty(self.penalty)
         if k > n:
             raise ValueError(f"n_clusters={k} must be <= n_samples={n}: a cluster needs a row.")
         return k, None
