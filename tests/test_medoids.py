@@ -274,6 +274,28 @@ def test_a_matrix_need_not_be_symmetric():
     np.testing.assert_array_equal(model.predict(new, novel=True) == -1, far)
 
 
+def test_negative_by_rounding_is_zero():
+    X = table("plain", 60)
+    D = 1 - np.corrcoef(X)
+    D[0, 1] = D[1, 0] = -1e-16
+    model = KMedoids(3, metric="precomputed").fit(D)
+    assert model.inertia_ == pytest.approx(KMedoids(3, metric="correlation").fit(X).inertia_)
+    assert D[0, 1] == -1e-16
+    assert (model.transform(D) >= 0).all()
+
+
+def test_rows_of_weight_zero_do_not_scale_the_metric():
+    X = table("plain", 60)
+    w = np.r_[np.ones(50), np.zeros(10)]
+    X[50:] *= 1000
+    for metric in ("seuclidean", "mahalanobis"):
+        with_ = KMedoids(3, metric=metric).fit(X, sample_weight=w)
+        without = KMedoids(3, metric=metric).fit(X[:50])
+        assert with_.inertia_ == pytest.approx(without.inertia_)
+        np.testing.assert_array_equal(with_.medoid_indices_, without.medoid_indices_)
+    assert KMedoids(2, metric="mahalanobis").fit(X[:, :1]).n_clusters_ == 2
+
+
 def test_the_matrix_of_the_caller_is_left_alone():
     D = words().astype(float)
     D.flags.writeable = False

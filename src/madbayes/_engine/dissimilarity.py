@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 from sklearn.metrics import pairwise_distances
 from sklearn.utils.validation import check_is_fitted, validate_data
 
@@ -19,6 +20,7 @@ Metric = str | Callable[[np.ndarray, np.ndarray], float]
 EUCLIDEAN = ("euclidean", "l2", "sqeuclidean")  # by plain sums, in threads
 MATRIX_GIB = 8  # the largest matrix that is made
 POINTS = 32  # points at a time
+ROUNDING = 1e-6  # a negative value of at most this share of the largest is zero
 
 
 def check_dissimilar(estimator: Any, X: Any, *, reset: bool = True) -> Any:
@@ -31,7 +33,7 @@ def check_dissimilar(estimator: Any, X: Any, *, reset: bool = True) -> Any:
             f"metric='precomputed' needs a square matrix of dissimilarities, but X has shape "
             f"{X.shape}. Pass pairwise_distances(X), or name a metric to work on rows."
         )
-    if X.min() < 0:
+    if X.min() < -ROUNDING * X.max():
         i, j = np.unravel_index(np.argmin(X), X.shape)
         raise ValueError(
             f"Negative values in data: X[{i}, {j}]={X[i, j]:g}. With metric='precomputed' X holds "
@@ -43,7 +45,12 @@ def check_dissimilar(estimator: Any, X: Any, *, reset: bool = True) -> Any:
             "similarities. Dissimilarities are small for rows that are alike; pass, for example, "
             "X.max() - X."
         )
-    return X
+    return without_rounding(X)
+
+
+def without_rounding(D: np.ndarray) -> np.ndarray:
+    """D with values that are negative by rounding (as in 1 - correlation) set to zero."""
+    return np.maximum(D, 0) if D.min() < 0 else D
 
 
 def check_params(X: Any, metric: Metric, params: Any) -> dict[str, Any]:
@@ -53,10 +60,12 @@ def check_params(X: Any, metric: Metric, params: Any) -> dict[str, Any]:
     params = dict(params or {})
     if params and (metric == "precomputed" or is_euclidean(metric)):
         raise ValueError(f"metric_params={params!r}: metric={metric!r} takes no options.")
+    if sp.issparse(X):
+        return params
     if metric == "seuclidean" and "V" not in params:
         params["V"] = np.var(X, axis=0, ddof=1, dtype=np.float64)
     if metric == "mahalanobis" and "VI" not in params:
-        params["VI"] = np.linalg.inv(np.cov(X.T, dtype=np.float64)).T
+        params["VI"] = np.linalg.inv(np.atleast_2d(np.cov(X.T, dtype=np.float64)))
     return params
 
 
@@ -125,13 +134,13 @@ def is_euclidean(metric: Metric) -> bool:
 def checked(D: np.ndarray, metric: Metric) -> np.ndarray:
     """D, if it holds dissimilarities."""
     low, high = D.min(), D.max()
-    if not (low >= 0 and high < np.inf):
+    if not (low >= -ROUNDING * high and high < np.inf):
         raise ValueError(
             f"metric={metric!r} gave values from {low:g} to {high:g}; dissimilarities must be "
             "finite and >= 0. Values that overflow need X divided by a large number; a negative "
             "value or NaN is a matter of the metric."
         )
-    return D
+    return without_rounding(D)
 
 
 def frozen(D: np.ndarray) -> np.ndarray:

@@ -197,7 +197,10 @@ def grow(D, w, M, k, cap, penalty, dn):
     for s in range(k):
         saves[M[s]] = -np.inf
     while k < cap:
-        c = np.argmax(saves)
+        c = 0
+        for t in range(1, n):
+            if saves[t] > saves[c]:
+                c = t
         if known[c] < k:
             row = D[c]
             total = 0.0

@@ -270,15 +270,16 @@ class DPMedoids(MedoidsMixin):
             cap = min(cap, check_count("max_clusters", self.max_clusters))
         hint = self._hint()
         random_state = check_random_state(self.random_state)
-        self._metric_params = check_params(X, self.metric, self.metric_params)
+        counted = part(X, used, self.metric)
+        self._metric_params = check_params(counted, self.metric, self.metric_params)
         with workers(self.n_jobs) as run:
-            D = matrix(part(X, used, self.metric), self.metric, self._metric_params, run)
+            D = matrix(counted, self.metric, self._metric_params, run)
         w = np.ones(used.size) if weight is None else weight[used]
         self.penalty_ = self._find_penalty(D, w, cap, hint, random_state)
         step = search if self.algorithm == "search" else follow_paper
         result = step(D, w, self.penalty_, cap=cap, max_iter=max_iter)
         rows = by_size(D, w, result.rows) if self.algorithm == "search" else result.rows
-        del D
+        del D, counted
         self._store_medoids(X, used[rows])
         self.labels_, self.inertia_ = self._measure(X, weight)
         self.n_clusters_ = len(rows)

@@ -242,9 +242,10 @@ class KMedoids(MedoidsMixin):
             raise ValueError(f"n_clusters={k} must be <= {of}: a cluster needs a row.")
         first = self._given_rows(k, used)
         random_state = check_random_state(self.random_state)
-        self._metric_params = check_params(X, self.metric, self.metric_params)
+        counted = part(X, used, self.metric)
+        self._metric_params = check_params(counted, self.metric, self.metric_params)
         with workers(self.n_jobs) as run:
-            D = matrix(part(X, used, self.metric), self.metric, self._metric_params, run)
+            D = matrix(counted, self.metric, self._metric_params, run)
         w = np.ones(used.size) if weight is None else weight[used]
         best: Medoids | None = None
         for start in range(n_init):
@@ -260,7 +261,7 @@ class KMedoids(MedoidsMixin):
                 best = result
         assert best is not None
         rows = by_size(D, w, best.rows) if self.algorithm == "search" else best.rows
-        del D
+        del D, counted
         self._store_medoids(X, used[rows])
         self.labels_, self.inertia_ = self._measure(X, weight)
         self.objective_ = self.inertia_
