@@ -92,8 +92,11 @@ def matrix(X: Any, metric: Metric, params: dict[str, Any], run: Run) -> np.ndarr
 
     def partial(first: int) -> None:
         chosen = np.arange(first, min(first + POINTS, n))
-        part = squared_distances(source, 0, n, source.take(chosen))
-        D[chosen] = part if metric == "sqeuclidean" else np.sqrt(part, out=part)
+        part = squared_distances(source, first, n, source.take(chosen))
+        if metric != "sqeuclidean":
+            np.sqrt(part, out=part)
+        D[chosen, first:] = part
+        D[first:, chosen] = part.T
 
     run(partial, range(0, n, POINTS))
     return frozen(checked(D, metric))

@@ -249,11 +249,11 @@ class EllipticalMeans(CentersMixin):
     logarithm of its volume. Use it for ellipses of different directions that lie apart, when hard
     assignments or an open number of clusters are wanted.
 
-    `sklearn.mixture.GaussianMixture` is the better tool for long clusters side by side or across
-    each other, for overlapping ones, for many columns, and for probabilities. It counts the
-    logarithm of the volume once for each row, which keeps large clusters from drawing in the rows
-    of small ones; the paper counts it once for each cluster, so that one large and several tiny
-    clusters can be the minimum. See Notes for figures.
+    `sklearn.mixture.GaussianMixture` is the better tool for clusters that overlap or cross each
+    other, for more than a few columns, for probabilities, and generally where the number of
+    clusters is known. It counts the logarithm of the volume once for each row, which keeps large
+    clusters from drawing in the rows of small ones; the paper counts it once for each cluster, so
+    that one large and several tiny clusters can be the minimum. See Notes for figures.
 
     Parameters
     ----------
