@@ -17,8 +17,9 @@ The default, `algorithm="search"`:
 3. Until no opening, no swap and no closing lowers J.
 
 The problem is known as (uncapacitated) facility location: λ is the price of a facility. Where the
-dissimilarity is a metric, no result of step 3 is above three times the minimum (Arya et al. 2004,
-"Local search heuristics for k-median and facility location problems").
+dissimilarity is a metric and the number of medoids is not capped, no result of step 3 is above
+three times the minimum (Arya et al. 2004, "Local search heuristics for k-median and facility
+location problems").
 
 `penalty="auto"`: medoids are added one by one to a sample, with swaps after each; the lower convex
 hull of what is left to pay, against k, gives the penalties for which k is best: a staircase. The k

@@ -53,7 +53,7 @@ TOL = 1e-10  # a move must lower J by more than this share of it
 CELLS = 4  # small clusters to begin with, for each of the clusters wanted …
 MOST_CELLS = 64  # … not more than this, which is also taken for an open number
 FEW = 1024  # rows that are looked through for equal ones
-FREE = 16  # clusters that one sweep can open
+FREE = 16  # clusters that one sweep can open, or as many as there are
 
 
 @dataclass(frozen=True)
@@ -132,7 +132,7 @@ def assign_or_open(problem: Problem, now: Division) -> Division:
 
 def move_rows(problem: Problem, now: Division) -> Division:
     """Exact moves of single rows; one sweep."""
-    free = 0 if problem.price is None else min(FREE, problem.most - now.k)
+    free = 0 if problem.price is None else min(max(FREE, now.k), problem.most - now.k)
     d = problem.Y.shape[1]
     labels = now.labels.copy()
     kernels.move_rows(
