@@ -8,6 +8,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import adjusted_rand_score
 
 from madbayes import EllipticalMeans, KMeans
+from madbayes.cluster.elliptical import objective
 
 
 def ellipses(n=60, seed=0, d=2, k=3):
@@ -50,6 +51,7 @@ def test_the_objective_is_the_formula(seed, options):
             Y = standardized(X, w)
             value = plain.of_division(Y, model.labels_, w, phi, lam, model.penalty_)
             assert model.objective_ == pytest.approx(value, rel=1e-9)
+            assert objective(Y, model.labels_, w, phi, lam, model.penalty_) == pytest.approx(value)
             assert (np.diff(model.objective_history_) <= 0).all()
             means, covariances = plain.parameters(Y, model.labels_, w, phi, lam)
             deviation = np.sqrt(np.average((X - np.average(X, axis=0, weights=w)) ** 2, 0, w))
