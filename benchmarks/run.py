@@ -12,6 +12,7 @@ import dp_means
 import features
 import how_many
 import kmeans
+import medoids
 import online
 from common import machine, say, write_section
 
@@ -22,6 +23,7 @@ SCRIPTS = {
     "features": features,
     "cosine": cosine,
     "online": online,
+    "medoids": medoids,
 }
 
 

@@ -221,5 +221,5 @@ def test_errors_and_warnings(monkeypatch):
     with pytest.warns(ConvergenceWarning, match="max_iter=1 passes"):
         CollapsedDPMeans(1.0, init="one", max_iter=1).fit(X)
     monkeypatch.setattr(module, "DENSE_VALUES", 100)
-    with pytest.raises(ValueError, match="Use DPMeans, or .*TruncatedSVD"):
+    with pytest.raises(ValueError, match=r"Use DPMeans, or .*TruncatedSVD"):
         CollapsedDPMeans(1.0).fit(sp.csr_matrix(X))

@@ -9,7 +9,16 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from madbayes import CollapsedDPMeans, DPMeans, KMeans, OnlineDPMeans, OnlineKMeans
+from madbayes import (
+    CollapsedDPMeans,
+    DPMeans,
+    DPMedoids,
+    EllipticalMeans,
+    KMeans,
+    KMedoids,
+    OnlineDPMeans,
+    OnlineKMeans,
+)
 
 PRINTED = {
     f"check_sample_weight_equivalence_on_{kind}_data": (
@@ -23,10 +32,18 @@ ROW_BY_ROW = dict.fromkeys(
 )
 
 
+ROWS = {
+    f"check_clustering{how}": "it hands over rows, where a matrix of dissimilarities is due"
+    for how in ("", "(readonly_memmap=True)")
+}
+
+
 def expected_failures(model):
+    """Checks that cannot hold, and why."""
     if isinstance(model, (OnlineDPMeans, OnlineKMeans)):
         return ROW_BY_ROW
-    return PRINTED if getattr(model, "algorithm", None) == "paper" else {}
+    printed = PRINTED if getattr(model, "algorithm", None) == "paper" else {}
+    return printed | (ROWS if getattr(model, "metric", None) == "precomputed" else {})
 
 
 @parametrize_with_checks(
@@ -42,6 +59,13 @@ def expected_failures(model):
         OnlineKMeans(3),
         OnlineDPMeans(3.0),
         OnlineDPMeans(3.0, half_life=20.0, merge_every=7, forget_after=50),
+        KMedoids(3),
+        KMedoids(3, metric="precomputed"),
+        DPMedoids(),
+        DPMedoids(2.0),
+        DPMedoids(2.0, algorithm="paper"),
+        EllipticalMeans(3),
+        EllipticalMeans(penalty=1.0),
     ],
     expected_failed_checks=expected_failures,
 )
@@ -57,6 +81,9 @@ def test_scikit_learn_conventions(estimator, check):
         CollapsedDPMeans(random_state=0),
         OnlineKMeans(3, init="k-means++", random_state=0),
         OnlineDPMeans("farthest-first", n_clusters_hint=3),
+        KMedoids(3),
+        DPMedoids(),
+        EllipticalMeans(3, random_state=0),
     ],
     ids=str,
 )

@@ -5,7 +5,17 @@ import pytest
 import scipy.sparse as sp
 from sklearn.exceptions import NotFittedError
 
-from madbayes import CollapsedDPMeans, DPMeans, KMeans, OnlineDPMeans, OnlineKMeans, penalties
+from madbayes import (
+    CollapsedDPMeans,
+    DPMeans,
+    DPMedoids,
+    EllipticalMeans,
+    KMeans,
+    KMedoids,
+    OnlineDPMeans,
+    OnlineKMeans,
+    penalties,
+)
 
 X = np.random.default_rng(0).normal(size=(40, 3))
 MODELS = [
@@ -16,6 +26,11 @@ MODELS = [
     CollapsedDPMeans(3.0),
     OnlineKMeans(2),
     OnlineDPMeans(3.0),
+    KMedoids(2),
+    DPMedoids(),
+    DPMedoids(3.0, algorithm="paper"),
+    EllipticalMeans(2),
+    EllipticalMeans(penalty=3.0),
 ]
 
 
@@ -140,7 +155,16 @@ def test_bad_weights_and_bad_rows_later(model):
 
 
 def test_before_fit():
-    for model in (KMeans(), DPMeans(), CollapsedDPMeans(), OnlineKMeans(), OnlineDPMeans()):
+    for model in (
+        KMeans(),
+        DPMeans(),
+        CollapsedDPMeans(),
+        OnlineKMeans(),
+        OnlineDPMeans(),
+        KMedoids(),
+        DPMedoids(),
+        EllipticalMeans(2),
+    ):
         for method in (model.predict, model.transform, model.score):
             with pytest.raises(NotFittedError):
                 method(X)

@@ -8,7 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from madbayes import penalties, plots
-    from madbayes.cluster import CollapsedDPMeans, DPMeans, KMeans, OnlineDPMeans, OnlineKMeans
+    from madbayes.cluster import (
+        CollapsedDPMeans,
+        DPMeans,
+        DPMedoids,
+        EllipticalMeans,
+        KMeans,
+        KMedoids,
+        OnlineDPMeans,
+        OnlineKMeans,
+    )
     from madbayes.features import BPMeans, CollapsedBPMeans, KFeatures, StepwiseKFeatures
 
 __version__ = "0.1.0"
@@ -17,8 +26,11 @@ __all__ = [
     "CollapsedBPMeans",
     "CollapsedDPMeans",
     "DPMeans",
+    "DPMedoids",
+    "EllipticalMeans",
     "KFeatures",
     "KMeans",
+    "KMedoids",
     "OnlineDPMeans",
     "OnlineKMeans",
     "StepwiseKFeatures",
@@ -31,10 +43,13 @@ _HOME = {
     "CollapsedBPMeans": "features",
     "CollapsedDPMeans": "cluster",
     "DPMeans": "cluster",
+    "DPMedoids": "cluster",
+    "EllipticalMeans": "cluster",
     "KFeatures": "features",
     "KMeans": "cluster",
     "OnlineDPMeans": "cluster",
     "OnlineKMeans": "cluster",
+    "KMedoids": "cluster",
     "StepwiseKFeatures": "features",
 }
 

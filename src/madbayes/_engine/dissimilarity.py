@@ -1,0 +1,215 @@
+"""Dissimilarities between rows by any metric, and what estimators with medoids share."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from sklearn.metrics import pairwise_distances
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from madbayes._engine.base import CentersMixin
+from madbayes._engine.checks import check_rows, check_weight
+from madbayes._engine.partition import NO_WEIGHT, measure
+from madbayes._engine.rows import Rows, segments
+from madbayes._engine.seeding import squared_distances
+from madbayes._engine.threads import Run, workers
+from madbayes._kernels.medoids import symmetric
+
+Metric = str | Callable[[np.ndarray, np.ndarray], float]
+EUCLIDEAN = ("euclidean", "l2", "sqeuclidean")  # by plain sums, in threads
+MATRIX_GIB = 8  # the largest matrix that is made
+POINTS = 32  # points at a time
+ROUNDING = 1e-6  # a negative value of at most this share of the largest is zero
+
+
+def check_dissimilar(estimator: Any, X: Any, *, reset: bool = True) -> Any:
+    """The rows of X, or with metric="precomputed" a matrix of dissimilarities (square for fit)."""
+    if estimator.metric != "precomputed":
+        return check_rows(estimator, X, reset=reset)
+    X = validate_data(estimator, X, reset=reset, dtype=[np.float64, np.float32])
+    if reset and X.shape[0] != X.shape[1]:
+        raise ValueError(
+            f"metric='precomputed' needs a square matrix of dissimilarities, but X has shape "
+            f"{X.shape}. Pass pairwise_distances(X), or name a metric to work on rows."
+        )
+    if X.min() < -ROUNDING * X.max():
+        i, j = np.unravel_index(np.argmin(X), X.shape)
+        raise ValueError(
+            f"Negative values in data: X[{i}, {j}]={X[i, j]:g}. With metric='precomputed' X holds "
+            "dissimilarities, which must be >= 0; turn similarities into, for example, X.max() - X."
+        )
+    if reset and np.diagonal(X).mean() > X.mean():
+        raise ValueError(
+            "metric='precomputed': X is larger on its diagonal than elsewhere, so it seems to hold "
+            "similarities. Dissimilarities are small for rows that are alike; pass, for example, "
+            "X.max() - X."
+        )
+    return without_rounding(X)
+
+
+def without_rounding(D: np.ndarray) -> np.ndarray:
+    """D with values that are negative by rounding (as in 1 - correlation) set to zero."""
+    return np.maximum(D, 0) if D.min() < 0 else D
+
+
+def check_params(X: Any, metric: Metric, params: Any) -> dict[str, Any]:
+    """Options of the metric, with those that scikit-learn would take from the rows."""
+    if params is not None and not isinstance(params, dict):
+        raise TypeError(f"metric_params={params!r} must be a dict of options, or None.")
+    params = dict(params or {})
+    if params and (metric == "precomputed" or is_euclidean(metric)):
+        raise ValueError(f"metric_params={params!r}: metric={metric!r} takes no options.")
+    if sp.issparse(X):
+        return params
+    if metric == "seuclidean" and "V" not in params:
+        params["V"] = np.var(X, axis=0, ddof=1, dtype=np.float64)
+    if metric == "mahalanobis" and "VI" not in params:
+        params["VI"] = np.linalg.inv(np.atleast_2d(np.cov(X.T, dtype=np.float64)))
+    return params
+
+
+def matrix(X: Any, metric: Metric, params: dict[str, Any], run: Run) -> np.ndarray:
+    """D[c, i]: the dissimilarity of row i to row c; read-only, C order, float32 or float64."""
+    n = X.shape[0]
+    if metric == "precomputed":
+        D = np.ascontiguousarray(X)
+        D = D if symmetric(frozen(D)) else np.ascontiguousarray(D.T)
+        return frozen(D)
+    source = Rows(X)
+    size = n * n * (source.dtype.itemsize if is_euclidean(metric) else 8)
+    if size > MATRIX_GIB * 2**30:
+        raise ValueError(
+            f"The dissimilarities of {n} rows would take {size / 2**30:.1f} GiB, more than the "
+            f"limit of {MATRIX_GIB} GiB. Fit a sample of the rows and use predict for the others, "
+            "or pass a matrix of your own with metric='precomputed'; float32 rows with a Euclidean "
+            "metric need half as much."
+        )
+    if not is_euclidean(metric):
+        return frozen(checked(pairwise_distances(X, metric=metric, **params), metric))
+    measure(source, NO_WEIGHT, run)  # refuses what would overflow
+    D = np.empty((n, n), dtype=source.dtype)
+
+    def partial(first: int) -> None:
+        chosen = np.arange(first, min(first + POINTS, n))
+        part = squared_distances(source, first, n, source.take(chosen))
+        if metric != "sqeuclidean":
+            np.sqrt(part, out=part)
+        D[chosen, first:] = part
+        D[first:, chosen] = part.T
+
+    run(partial, range(0, n, POINTS))
+    return frozen(checked(D, metric))
+
+
+def part(X: Any, rows: np.ndarray, metric: Metric) -> Any:
+    """X for some of its rows; X itself if that is all of them."""
+    if len(rows) == X.shape[0]:
+        return X
+    return X[np.ix_(rows, rows)] if metric == "precomputed" else X[rows]
+
+
+def to_points(
+    X: Any, points: np.ndarray, metric: Metric, params: dict[str, Any], run: Run
+) -> np.ndarray:
+    """(n, m) dissimilarities of the rows of X to m points."""
+    source = Rows(X)
+    if not is_euclidean(metric):
+        out = pairwise_distances(X, points, metric=metric, **params)
+        return checked(out, metric).astype(source.dtype, copy=False)
+    points = np.ascontiguousarray(points, dtype=np.float64)
+    out = np.empty((source.n, points.shape[0]), dtype=source.dtype)
+
+    def partial(cut: tuple[int, int]) -> None:
+        for first in range(*cut, 1024):
+            last = min(first + 1024, cut[1])
+            part = squared_distances(source, first, last, points)
+            out[first:last] = (part if metric == "sqeuclidean" else np.sqrt(part, out=part)).T
+
+    run(partial, segments(source.n, 1))
+    return checked(out, metric)
+
+
+def is_euclidean(metric: Metric) -> bool:
+    return isinstance(metric, str) and metric in EUCLIDEAN
+
+
+def checked(D: np.ndarray, metric: Metric) -> np.ndarray:
+    """D, if it holds dissimilarities."""
+    low, high = D.min(), D.max()
+    if not (low >= -ROUNDING * high and high < np.inf):
+        raise ValueError(
+            f"metric={metric!r} gave values from {low:g} to {high:g}; dissimilarities must be "
+            "finite and >= 0. Values that overflow need X divided by a large number; a negative "
+            "value or NaN is a matter of the metric."
+        )
+    return without_rounding(D)
+
+
+def frozen(D: np.ndarray) -> np.ndarray:
+    """A read-only view: one compiled version for all."""
+    D = D.view(np.ndarray)
+    D.flags.writeable = False
+    return D
+
+
+class MedoidsMixin(CentersMixin):
+    """Estimators with `medoid_indices_`."""
+
+    metric: Metric
+    medoid_indices_: np.ndarray
+
+    def transform(self, X: Any) -> np.ndarray:
+        """Dissimilarities to the medoids, (n_rows, n_clusters).
+
+        With metric="precomputed", X has the dissimilarities to all the rows of `fit`.
+        """
+        check_is_fitted(self)
+        return self._to_medoids(check_dissimilar(self, X, reset=False))
+
+    def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
+        """Minus the sum of dissimilarities to the nearest medoids: larger is better."""
+        return -self._nearest(X, sample_weight)[1]
+
+    def _nearest(
+        self, X: Any, sample_weight: Any = None, penalty: float | None = None
+    ) -> tuple[np.ndarray, float]:
+        """Labels (-1 where the penalty is exceeded) and the sum of dissimilarities."""
+        check_is_fitted(self)
+        X = check_dissimilar(self, X, reset=False)
+        return self._measure(X, check_weight(sample_weight, X.shape[0]), penalty)
+
+    def _measure(
+        self, X: Any, weight: np.ndarray | None, penalty: float | None = None
+    ) -> tuple[np.ndarray, float]:
+        D = self._to_medoids(X)
+        labels = D.argmin(axis=1).astype(np.int32)
+        lowest = D[np.arange(len(D)), labels].astype(np.float64)
+        if penalty is not None:
+            labels[lowest > penalty] = -1
+        return labels, float(lowest.sum() if weight is None else weight @ lowest)
+
+    def _to_medoids(self, X: Any) -> np.ndarray:
+        if self.metric == "precomputed":
+            return np.ascontiguousarray(X[:, self.medoid_indices_])
+        with workers(self.n_jobs) as run:
+            return to_points(X, self.cluster_centers_, self.metric, self._metric_params, run)
+
+    def _store_medoids(self, X: Any, medoids: np.ndarray) -> None:
+        self.medoid_indices_ = medoids
+        if self.metric == "precomputed":
+            self.__dict__.pop("cluster_centers_", None)  # of an earlier fit by another metric
+        else:
+            source = Rows(X)
+            self.cluster_centers_ = source.take(medoids).astype(source.dtype)
+
+    @property
+    def _n_features_out(self) -> int:
+        return int(self.medoid_indices_.shape[0])
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.pairwise = self.metric == "precomputed"
+        tags.input_tags.positive_only = self.metric == "precomputed"
+        tags.input_tags.sparse = self.metric != "precomputed"
+        return tags
