@@ -10,12 +10,14 @@ if TYPE_CHECKING:
     from madbayes import penalties, plots
     from madbayes.cluster import DPMeans, KMeans
     from madbayes.features import BPMeans, CollapsedBPMeans, KFeatures, StepwiseKFeatures
+    from madbayes.graph import GraphCut
 
 __version__ = "0.1.0"
 __all__ = [
     "BPMeans",
     "CollapsedBPMeans",
     "DPMeans",
+    "GraphCut",
     "KFeatures",
     "KMeans",
     "StepwiseKFeatures",
@@ -27,6 +29,7 @@ _HOME = {
     "BPMeans": "features",
     "CollapsedBPMeans": "features",
     "DPMeans": "cluster",
+    "GraphCut": "graph",
     "KFeatures": "features",
     "KMeans": "cluster",
     "StepwiseKFeatures": "features",
