@@ -184,7 +184,7 @@ def contract(indptr, indices, data, w, z, k):
 
 
 @njit(nogil=True, cache=True)
-def kernel_pass(indptr, indices, data, w, loop, z, s, a, sigma, penalty, cap, new):
+def kernel_pass(indptr, indices, data, w, loop, z, s, a, sigma, penalty, new):
     """One pass of KJ Algorithm 1 in kernel space, nodes in order; returns the number of clusters.
 
     K = σW⁻¹ - W⁻¹LW⁻¹, in KJ's σ where `loop` holds what stands on the diagonal of WKW beside σw:
@@ -196,10 +196,10 @@ def kernel_pass(indptr, indices, data, w, loop, z, s, a, sigma, penalty, cap, ne
     links, touched = np.zeros(k), np.empty(k, np.int64)
     opened = np.full(n, -1, np.int64)  # the cluster that a node opened in this pass
     # Of the clusters a node has no link to, the nearest has the least a/s² + σ/s, whoever asks.
-    far, least = -1, np.inf
+    far, least = 0, 0.0
     for c in range(k):
         value = a[c] / s[c] ** 2 + sigma / s[c]
-        if value < least - TOL * least:
+        if c == 0 or value < least - TOL * least:
             far, least = c, value
     n_clusters = k
     for i in range(n):
@@ -234,7 +234,7 @@ def kernel_pass(indptr, indices, data, w, loop, z, s, a, sigma, penalty, cap, ne
             if distance < nearest - tol or (distance < nearest + tol and c < best):
                 best, nearest = c, distance
             links[c] = 0.0
-        if nearest > penalty + tol and n_clusters < cap:
+        if nearest > penalty + tol:
             best = n_clusters
             opened[i] = n_clusters
             n_clusters += 1

@@ -82,9 +82,7 @@ def assign_or_open(
     else:
         diagonal, inner = -graph.delta, -cuts  # of -L
     new = np.empty_like(labels)
-    k = kernel_pass(
-        *graph[:3], graph.w, diagonal, labels, weight, inner, sigma, penalty, graph.n + 1, new
-    )
+    k = kernel_pass(*graph[:3], graph.w, diagonal, labels, weight, inner, sigma, penalty, new)
     filled = np.bincount(new, minlength=k) > 0
     return (np.cumsum(filled) - 1).astype(np.int32)[new], int(filled.sum())
 
