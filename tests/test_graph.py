@@ -1,8 +1,10 @@
 """GraphCut and its path: against plain loops, brute force and graphs with known communities."""
 
+import csv
 import gzip
 import os
 import pickle
+import re
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +17,7 @@ from reference.partitions import all_partitions
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import normalized_mutual_info_score as nmi
 
-from madbayes import GraphCut, penalties
+from madbayes import GraphCut, cli, penalties
 from madbayes._engine.graph_input import check_graph, connected_part
 from madbayes._engine.graph_search import combine, measure, one_run
 from madbayes.graph.graph_cut import kernel_dp_means, least_sigma, objective, to_lambda
@@ -499,3 +501,89 @@ def test_real_graphs(name, least):
     assert measure(connected_part(check_graph(A), "normalized")[0], model.labels_).objective(
         model.resolution_
     ) == pytest.approx(model.objective_)
+
+
+# The command
+
+
+@pytest.fixture
+def command(tmp_path, capsys, monkeypatch):
+    """Run `madbayes graph` on a text; the exit code, both streams and the labels by node."""
+    monkeypatch.setenv("COLUMNS", "200")
+
+    def run(text, *options, name="edges.csv"):
+        if text is not None:
+            (tmp_path / name).write_text(text)
+        out = tmp_path / "out"
+        capsys.readouterr()
+        code = cli.main(["graph", str(tmp_path / name), "--out", str(out), *options])
+        streams = capsys.readouterr()
+        labels = {}
+        if (out / "labels.csv").exists():
+            rows = csv.DictReader((out / "labels.csv").read_text().splitlines())
+            labels = {row["node"]: row["label"] for row in rows}
+        return code, streams.out, " ".join(streams.err.split()), labels
+
+    run.out = tmp_path / "out"
+    return run
+
+
+TRIANGLES = "0 1\n0 2\n1 2\n2 3\n3 4\n3 5\n4 5\n"
+
+
+def test_the_command_finds_and_writes_communities(command):
+    code, out, err, labels = command("# two\n" + TRIANGLES, "--resolution", ".5", name="e.txt")
+    assert code == 0, err
+    assert "2 clusters in 6 nodes and 7 edges" in out
+    assert list(labels) == list("012345")
+    assert labels["0"] == labels["1"] == labels["2"] != labels["3"] == labels["4"] == labels["5"]
+    assert (command.out / "clusters.csv").read_text().startswith("label,size,conductance\n0,3,0.14")
+    assert not (command.out / "path.png").exists()
+    A, _ = ring_of_cliques(12, 5)
+    text = "".join(f"{u},{v}\n" for u, v in zip(*np.nonzero(np.triu(A)), strict=True))
+    code, out, err, labels = command(text)
+    assert code == 0, err
+    assert "12 clusters in 60 nodes" in out and "chosen from the data" in out
+    assert (command.out / "path.png").stat().st_size > 1000
+
+
+def test_the_command_knows_names_weights_and_headers(command):
+    names = str.maketrans("012345", "abcdef")
+    lines = TRIANGLES.translate(names).replace(" ", ",")
+    code, out, err, labels = command("from,to\n" + lines, "--resolution", ".5")
+    assert code == 0 and set(labels) == set("abcdef")
+    code, out, err, labels = command(lines, "--resolution", ".5")
+    assert "7 edges" not in out and "--no-header reads it as an edge" in err
+    code, out, err, labels = command(lines, "--no-header", "--resolution", ".5")
+    assert "7 edges" in out and len(set(labels.values())) == 2
+    # the weight joins c and d
+    weighted = "to,w,from\nb,1,a\nc,1,b\nd,9,c\ne,1,d\nz,0,d\n"
+    code, out, err, labels = command(
+        weighted, "--source", "from", "--target", "to", "--weight", "w", "--resolution", ".5"
+    )
+    assert code == 0, err
+    assert labels["c"] == labels["d"] and labels["z"] == ""
+    code, out, err, labels = command("u,v,w\n1,2,1\n2,1,3\n", "--cut", "ratio", "--no-plot")
+    assert "column w was read as the weight" in err and "1 of 2 edges occur again" in err
+    assert "cut per node" in out
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "says"),
+    [
+        ("a\n1\n2\n", [], "only one column"),
+        ("u,v,w\n1,2,-1\n", [], "weight in row 1, column w is -1"),
+        ("u,v,w\n1,2,x\n", ["--weight", "w"], "column w cannot be the weight"),
+        ("u,v\n1,2\n", ["--weight", "size"], "--weight names 'size'"),
+        ("u,v\n1,2\n", ["--source", "u", "--target", "u"], "give two columns"),
+        ("u,v\na,b\n,b\n", [], "row 2 has no node in column u"),
+        ("u,v\\n1,2\\n,2\\n", [], "row 2 has no node in column u"),
+        ("u,v\n1,2\n", ["--resolution", "0"], "--resolution 0 should be a number > 0"),
+        ("u,v\n1,2\n", ["--cut", "min"], '--cut min should be "normalized" or "ratio"'),
+        (None, [], "There is no file"),
+    ],
+)
+def test_the_command_says_what_is_wrong(command, text, options, says):
+    code, _, err, labels = command(text, *options)
+    assert code == 2 and not labels
+    assert re.search(says.lower(), err.lower())

@@ -11,14 +11,16 @@
    with nearly the same K are one plateau. Where the next division on the staircase has not the
    next number of clusters, the steps between were not seen: there one step of the ladder is
    taken off.
-4. *No plateau.* Many large graphs have communities within communities and no level stands out.
-   Then the division with the highest modularity (Newman & Girvan 2004) is taken, if that is higher
-   than in a random graph with the same degrees; otherwise the connected components.
+4. *Chance.* The same for random graphs with the same degrees, several when the graph is small. A
+   plateau counts when its score is above all of theirs, and not small.
+5. *No plateau.* Many large graphs have communities within communities and no level stands out.
+   Then the division with the highest modularity (Newman & Girvan 2004) is taken, if that is above
+   what chance gives; otherwise the connected components.
 
 docs/adr/0011 tells what was measured.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -43,8 +45,11 @@ FINE_EDGES = 100_000  # half-edges of a small graph
 LOWEST = 1e-4  # θ, in units of links per weight
 RUNS = 4
 SAME = 1.05  # K within this factor is one plateau
-STANDS_OUT = 0.4  # the score of a plateau; random graphs stay below
-BEYOND_CHANCE = 1.1  # modularity, against that of a random graph
+STANDS_OUT = 0.4  # the least score of a plateau
+CLEAR = 1.0  # a score that no random graph reaches
+BEYOND_CHANCE = 1.02  # modularity, against the highest of the random graphs
+RANDOM_EDGES = 200_000  # half-edges of all random graphs together
+RANDOM_GRAPHS = 9  # at most
 
 
 @dataclass(frozen=True)
@@ -103,7 +108,7 @@ class CutPath:
     modularity: np.ndarray
     score: np.ndarray
     _middle: np.ndarray = field(repr=False)  # of the plateau each step belongs to
-    _beyond_chance: bool = field(repr=False)
+    _chance: tuple[float, float] = field(repr=False)  # score and modularity of random graphs
     _divisions: tuple[Division, ...] = field(repr=False)
     _used: np.ndarray = field(repr=False)
     _n: int = field(repr=False)
@@ -129,9 +134,9 @@ class CutPath:
     def best(self) -> CutChoice:
         """The division that stands out most, and a resolution at which it is best."""
         i, reason = int(np.argmax(self.score)), "plateau"
-        if self.score[i] < STANDS_OUT:
+        if self.score[i] <= max(STANDS_OUT, self._chance[0]):
             i, reason = int(np.argmax(self.modularity)), "modularity"
-            if i == 0 or not self._beyond_chance:
+            if i == 0 or self.modularity[i] <= BEYOND_CHANCE * self._chance[1]:
                 i, reason = 0, "none"
         theta = float(self._middle[i])
         k = int(self.n_clusters[self.at(theta)])
@@ -192,33 +197,23 @@ def cut_path(A: Any, *, cut: str = "normalized", random_state: Any = None) -> Cu
 def find_path(
     graph: Graph, used: np.ndarray, n: int, cut: str, rng: np.random.RandomState
 ) -> CutPath:
-    """Steps 1 to 4; `used` are the places of the graph's nodes among n."""
+    """Steps 1 to 5; `used` are the places of the graph's nodes among n."""
     if not graph.n:
         none, one = np.zeros(1, np.int64), np.ones(1)
         empty = Division(np.empty(0, np.int32), np.empty(0), np.empty(0))
-        return CutPath(
-            none,
-            0 * one,
-            one,
-            0 * one,
-            0 * one,
-            0 * one,
-            0 * one,
-            one / 2,
-            False,
-            (empty,),
-            used,
-            n,
-        )
-    step = float(np.clip(FINE * graph.indices.size / FINE_EDGES, FINE, COARSE))
-    path = staircase(graph, divisions(graph, step, min(RUNS, runs(graph)), rng), step)
-    chance = True
-    if path.score.max() < STANDS_OUT and path.modularity.max() > 0:  # 4.
-        random = rewired(graph, cut, rng)
-        found = divisions(random, step, 1, rng) if random.n else []
-        highest = max((modularity(random, division) for division in found), default=0.0)
-        chance = bool(path.modularity.max() > BEYOND_CHANCE * highest)
-    return CutPath(**{**vars(path), "_beyond_chance": chance, "_used": used, "_n": n})
+        return CutPath(none, *(0 * one, one, *[0 * one] * 4, one), (0.0, 0.0), (empty,), used, n)
+    size = max(graph.indices.size, 1)
+    step = float(np.clip(FINE * size / FINE_EDGES, FINE, COARSE))
+    n_runs = min(RUNS, runs(graph))
+    path = staircase(graph, divisions(graph, step, n_runs, rng), step)
+    score, Q = 0.0, 0.0
+    if 0 < path.modularity.max() and path.score.max() < CLEAR:  # 4.
+        for _ in range(int(np.clip(RANDOM_EDGES // size, 1, RANDOM_GRAPHS))):
+            random = rewired(graph, cut, rng)
+            if random.n:
+                chance = staircase(random, divisions(random, step, n_runs, rng), step)
+                score, Q = max(score, *chance.score), max(Q, *chance.modularity)
+    return replace(path, _chance=(float(score), float(Q)), _used=used, _n=n)
 
 
 def divisions(graph: Graph, step: float, n_runs: int, rng: np.random.RandomState) -> list[Division]:
@@ -240,7 +235,7 @@ def divisions(graph: Graph, step: float, n_runs: int, rng: np.random.RandomState
 
 
 def staircase(graph: Graph, found: list[Division], step: float) -> CutPath:
-    """2 and 3."""
+    """2 and 3; for `find_path` to complete."""
     lowest: dict[int, Division] = {}
     for division in sorted(found, key=lambda d: float(d.terms.sum()), reverse=True):
         lowest[division.k] = division
@@ -272,7 +267,7 @@ def staircase(graph: Graph, found: list[Division], step: float) -> CutPath:
             width = np.log(max(upper, low[a]) / low[a]) - step * (int(gap[a]) + int(gap[b + 1]))
             score[i] = np.sqrt(max(effective[i] - effective[0], 0.0)) * max(width, 0.0)
     Q = np.array([modularity(graph, division) for division in best])
-    return CutPath(k, low, high, cuts, effective, Q, score, middle, True, best, k, 0)
+    return CutPath(k, low, high, cuts, effective, Q, score, middle, (0.0, 0.0), best, k, 0)
 
 
 def slope(a: tuple[int, float], b: tuple[int, float]) -> float:
