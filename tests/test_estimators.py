@@ -9,7 +9,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from madbayes import DPMeans, KMeans
+from madbayes import DPMeans, GraphCut, KMeans
 
 PRINTED = {
     f"check_sample_weight_equivalence_on_{kind}_data": (
@@ -27,6 +27,17 @@ PRINTED = {
     ),
 )
 def test_scikit_learn_conventions(estimator, check):
+    check(estimator)
+
+
+@parametrize_with_checks(
+    [GraphCut(), GraphCut(0.5), GraphCut(0.5, cut="ratio", algorithm="paper")],
+    expected_failed_checks=lambda model: {
+        "check_clustering": "it fits rows of points, whatever the pairwise tag says, and these "
+        "models need the square adjacency of a graph"
+    },
+)
+def test_scikit_learn_conventions_of_graphs(estimator, check):
     check(estimator)
 
 

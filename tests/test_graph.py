@@ -345,7 +345,7 @@ def test_graph_objects_and_matrices_are_the_same_graph():
             GraphCut(0.5).fit(directed)
 
 
-def test_networkx_and_igraph_themselves():
+def test_networkx_itself():
     A, labels = ring_of_cliques(4, 5)
     u, v = np.nonzero(np.triu(A))
     edges = list(zip(u.tolist(), v.tolist(), strict=True))
@@ -577,7 +577,7 @@ def test_the_command_knows_names_weights_and_headers(command):
         ("u,v\n1,2\n", ["--weight", "size"], "--weight names 'size'"),
         ("u,v\n1,2\n", ["--source", "u", "--target", "u"], "give two columns"),
         ("u,v\na,b\n,b\n", [], "row 2 has no node in column u"),
-        ("u,v\\n1,2\\n,2\\n", [], "row 2 has no node in column u"),
+        ("u,v\n1,2\n,2\n", [], "row 2 has no node in column u"),
         ("u,v\n1,2\n", ["--resolution", "0"], "--resolution 0 should be a number > 0"),
         ("u,v\n1,2\n", ["--cut", "min"], '--cut min should be "normalized" or "ratio"'),
         (None, [], "There is no file"),
