@@ -358,8 +358,9 @@ def test_networkx_itself():
 
 
 def test_input_is_left_alone():
-    A = sp.csr_array(ring_of_cliques(4, 5)[0])
+    A = ring_of_cliques(4, 5)[0]
     A[0, 0] = 1.0
+    A = sp.csr_array(A)
     before = A.copy()
     GraphCut(0.5).fit(A)
     assert (A != before).nnz == 0 and A.nnz == before.nnz
@@ -446,9 +447,7 @@ def test_the_path_is_a_staircase(cut):
 
 def test_nothing_stands_out_of_random_graphs():
     wrong = 0
-    for seed, (n, degree) in enumerate(
-        [(60, 4), (60, 8), (150, 4), (150, 10), (400, 6), (400, 20)]
-    ):
+    for seed, (n, degree) in enumerate([(40, 4), (60, 8), (100, 4), (150, 10), (400, 20)]):
         A = random_graph(n, degree / n, seed)
         best = penalties.cut_path(A, random_state=0).best()
         assert (best.n_clusters == sp.csgraph.connected_components(A)[0]) == (best.reason == "none")

@@ -55,10 +55,10 @@ def entry(A: sp.csr_array, position: int) -> tuple[int, int, float]:
 def adjacency(X: Any) -> Any:
     """A matrix as it is; of a graph object the adjacency, nodes in its own order."""
     if hasattr(X, "adj") and hasattr(X, "number_of_nodes"):  # networkx
-        place = {node: i for i, node in enumerate(X)}
+        n, place = len(X.nodes), {node: i for i, node in enumerate(X)}
         edges = [(place[u], place[v], weight) for u, v, weight in X.edges(data="weight", default=1)]
     elif hasattr(X, "get_edgelist") and hasattr(X, "vcount"):  # igraph
-        place = range(X.vcount())
+        n = X.vcount()
         weights = X.es["weight"] if "weight" in X.es.attributes() else [1] * X.ecount()
         edges = [(u, v, w) for (u, v), w in zip(X.get_edgelist(), weights, strict=True)]
     else:
@@ -69,9 +69,8 @@ def adjacency(X: Any) -> Any:
             "to_undirected() in networkx or as_undirected() in igraph."
         )
     table = np.array(edges, dtype=np.float64).reshape(-1, 3)
-    return from_edges(
-        table[:, 0].astype(np.int64), table[:, 1].astype(np.int64), table[:, 2], len(place)
-    )
+    ends = table[:, :2].astype(np.int64)
+    return from_edges(ends[:, 0], ends[:, 1], table[:, 2], n)
 
 
 def from_edges(u: np.ndarray, v: np.ndarray, weight: np.ndarray, n: int) -> sp.csr_array:
@@ -83,8 +82,10 @@ def from_edges(u: np.ndarray, v: np.ndarray, weight: np.ndarray, n: int) -> sp.c
 
 def connected_part(A: sp.csr_array, cut: str) -> tuple[Graph, np.ndarray]:
     """The graph of the nodes that have an edge (a loop counts), and which nodes these are."""
-    degree = np.asarray(A.sum(axis=1)).ravel()
-    if not np.isfinite(degree.sum()):
+    with np.errstate(over="ignore"):
+        degree = np.asarray(A.sum(axis=1)).ravel()
+        total = degree.sum()
+    if not np.isfinite(total):
         raise ValueError("the weights add up to more than float64 holds. Divide them by a number.")
     used = np.flatnonzero(degree > 0)
     if used.size < degree.size:
@@ -96,9 +97,9 @@ def connected_part(A: sp.csr_array, cut: str) -> tuple[Graph, np.ndarray]:
         A = sp.csr_array((A.data[apart], (rows[apart], A.indices[apart])), shape=A.shape)
     delta = np.asarray(A.sum(axis=1)).ravel().astype(np.float64)
     return Graph(
-        np.require(A.indptr, np.int64, "CW"),
-        np.require(A.indices, np.int32, "CW"),
-        np.require(A.data, np.float64, "CW"),
+        np.require(A.indptr, np.int64, ["C", "W"]),
+        np.require(A.indices, np.int32, ["C", "W"]),
+        np.require(A.data, np.float64, ["C", "W"]),
         delta,
         delta + loops if cut == "normalized" else np.ones(used.size),
     ), used

@@ -40,7 +40,7 @@ class Graph(NamedTuple):
     @property
     def unit(self) -> float:
         """Links per weight, 1 for degrees without loops: what θ is compared with."""
-        return float(self.delta.sum() / self.w.sum()) or 1.0
+        return float(self.delta.sum() / self.w.sum()) or 1.0 if self.n else 1.0
 
 
 @dataclass(frozen=True)
@@ -61,6 +61,9 @@ class Division:
 
     def objective(self, theta: float) -> float:
         return float(self.terms.sum()) - theta * self.k
+
+
+NOTHING = Division(np.empty(0, np.int32), np.empty(0), np.empty(0))  # of a graph without nodes
 
 
 def measure(graph: Graph, labels: np.ndarray) -> Division:

@@ -37,7 +37,7 @@ from sklearn.utils import check_random_state
 
 from madbayes._engine.checks import check_choice, check_count
 from madbayes._engine.graph_input import check_graph, connected_part
-from madbayes._engine.graph_search import Division, Graph, measure, search
+from madbayes._engine.graph_search import NOTHING, Division, Graph, measure, search
 from madbayes._kernels.graph import cluster_sums, kernel_pass, renumber
 from madbayes.penalties.cut_path import find_path
 
@@ -252,8 +252,7 @@ class GraphCut(ClusterMixin, BaseEstimator):
             start = self.path_.division_at(resolution)
         self.labels_ = np.full(A.shape[0], -1, np.int32)
         if not used.size:
-            empty = Division(np.empty(0, np.int32), np.empty(0), np.empty(0))
-            result = Cut(empty, [0.0], 0, True)
+            result = Cut(NOTHING, [0.0], 0, True)
         elif self.algorithm == "paper":
             result = kernel_dp_means(graph, resolution, self.cut, max_iter=max_iter)
         else:

@@ -31,6 +31,7 @@ from sklearn.utils import check_random_state
 from madbayes._engine.checks import check_choice
 from madbayes._engine.graph_input import check_graph, connected_part, from_edges
 from madbayes._engine.graph_search import (
+    NOTHING,
     TOP,
     Division,
     Graph,
@@ -48,7 +49,7 @@ SAME = 1.05  # K within this factor is one plateau
 STANDS_OUT = 0.4  # the least score of a plateau
 CLEAR = 1.0  # a score that no random graph reaches
 BEYOND_CHANCE = 1.02  # modularity, against the highest of the random graphs
-RANDOM_EDGES = 200_000  # half-edges of all random graphs together
+RANDOM_EDGES = 50_000  # half-edges of all random graphs together
 RANDOM_GRAPHS = 9  # at most
 
 
@@ -198,10 +199,6 @@ def find_path(
     graph: Graph, used: np.ndarray, n: int, cut: str, rng: np.random.RandomState
 ) -> CutPath:
     """Steps 1 to 5; `used` are the places of the graph's nodes among n."""
-    if not graph.n:
-        none, one = np.zeros(1, np.int64), np.ones(1)
-        empty = Division(np.empty(0, np.int32), np.empty(0), np.empty(0))
-        return CutPath(none, *(0 * one, one, *[0 * one] * 4, one), (0.0, 0.0), (empty,), used, n)
     size = max(graph.indices.size, 1)
     step = float(np.clip(FINE * size / FINE_EDGES, FINE, COARSE))
     n_runs = min(RUNS, runs(graph))
@@ -210,14 +207,15 @@ def find_path(
     if 0 < path.modularity.max() and path.score.max() < CLEAR:  # 4.
         for _ in range(int(np.clip(RANDOM_EDGES // size, 1, RANDOM_GRAPHS))):
             random = rewired(graph, cut, rng)
-            if random.n:
-                chance = staircase(random, divisions(random, step, n_runs, rng), step)
-                score, Q = max(score, *chance.score), max(Q, *chance.modularity)
+            chance = staircase(random, divisions(random, step, n_runs, rng), step)
+            score, Q = max(score, *chance.score), max(Q, *chance.modularity)
     return replace(path, _chance=(float(score), float(Q)), _used=used, _n=n)
 
 
 def divisions(graph: Graph, step: float, n_runs: int, rng: np.random.RandomState) -> list[Division]:
     """1. One division for each θ, and the connected components."""
+    if not graph.n:
+        return [NOTHING]
     A = sp.csr_array((graph.data, graph.indices, graph.indptr), shape=(graph.n, graph.n))
     components = measure(graph, connected_components(A, directed=False)[1])
     thetas = TOP * graph.unit * np.exp(-step * np.arange(np.log(TOP / LOWEST) / step))
@@ -240,16 +238,16 @@ def staircase(graph: Graph, found: list[Division], step: float) -> CutPath:
     for division in sorted(found, key=lambda d: float(d.terms.sum()), reverse=True):
         lowest[division.k] = division
     hull: list[tuple[int, float]] = []
-    for k in sorted(lowest):
-        new = k, float(lowest[k].terms.sum())
+    for number in sorted(lowest):
+        new = number, float(lowest[number].terms.sum())
         while hull and hull[-1][1] >= new[1]:  # more clusters and less cut
             hull.pop()
         while len(hull) > 1 and slope(hull[-2], hull[-1]) >= slope(hull[-1], new):
             hull.pop()
         hull.append(new)
-    k = np.array([k for k, _ in hull])
+    k = np.array([number for number, _ in hull])
     cuts = np.array([cut for _, cut in hull])
-    best = tuple(lowest[k] for k, _ in hull)
+    best = tuple(lowest[number] for number, _ in hull)
     top = TOP * graph.unit
     slopes = np.diff(cuts) / np.diff(k)
     low, high = np.r_[0.0, slopes], np.r_[slopes, max(top, *slopes, 0.0)]
@@ -259,12 +257,12 @@ def staircase(graph: Graph, found: list[Division], step: float) -> CutPath:
     for i in range(len(k)):
         near = np.flatnonzero((effective < SAME * effective[i]) & (effective[i] < SAME * effective))
         a, b = near[0], near[-1]
-        upper = min(high[b], top)
-        if low[a] <= 0:
-            middle[i] = high[i] / 2
+        if a == 0:  # the components, and what differs from them by little
+            middle[i] = np.sqrt(low[i] * high[i]) if i else high[0] / 2
         else:
-            middle[i] = np.sqrt(low[a] * max(upper, low[a]))
-            width = np.log(max(upper, low[a]) / low[a]) - step * (int(gap[a]) + int(gap[b + 1]))
+            upper = max(min(high[b], top), low[a])
+            middle[i] = np.sqrt(low[a] * upper)
+            width = np.log(upper / low[a]) - step * (int(gap[a]) + int(gap[b + 1]))
             score[i] = np.sqrt(max(effective[i] - effective[0], 0.0)) * max(width, 0.0)
     Q = np.array([modularity(graph, division) for division in best])
     return CutPath(k, low, high, cuts, effective, Q, score, middle, (0.0, 0.0), best, k, 0)
