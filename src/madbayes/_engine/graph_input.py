@@ -9,6 +9,7 @@ from sklearn.utils.validation import check_array, validate_data
 
 from madbayes._engine.graph_search import Graph
 
+LEAST = 1e-280  # all weights together
 SYMMETRIC = 1e-8  # of the largest weight: what rounding may do to a symmetric matrix
 
 
@@ -82,11 +83,17 @@ def from_edges(u: np.ndarray, v: np.ndarray, weight: np.ndarray, n: int) -> sp.c
 
 def connected_part(A: sp.csr_array, cut: str) -> tuple[Graph, np.ndarray]:
     """The graph of the nodes that have an edge (a loop counts), and which nodes these are."""
+    if cut == "normalized" and A.nnz:  # conductance has no unit; a power of two does not round
+        power = int(np.frexp(A.data.max())[1])
+        A = sp.csr_array((np.ldexp(A.data, -power), A.indices, A.indptr), shape=A.shape)
     with np.errstate(over="ignore"):
         degree = np.asarray(A.sum(axis=1)).ravel()
         total = degree.sum()
-    if not np.isfinite(total):
-        raise ValueError("the weights add up to more than float64 holds. Divide them by a number.")
+    if A.nnz and not LEAST < total < 1 / LEAST:
+        raise ValueError(
+            f"the weights of the edges add up to {total:g}, too near the limits of float64. Divide "
+            "them by a number; for cut='ratio' the resolution is in the same unit."
+        )
     used = np.flatnonzero(degree > 0)
     if used.size < degree.size:
         A, degree = A[used][:, used], degree[used]

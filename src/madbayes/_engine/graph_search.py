@@ -18,6 +18,7 @@ import numpy as np
 from madbayes._kernels.graph import cluster_sums, contract, renumber, settle
 
 TOP = 0.95  # the first θ, in units of links per weight
+LOWEST = 1e-4  # the last θ before a target below it, in the same units
 STEP = 0.9  # from one θ to the next
 LOOKS = 4  # at each node, on average, before going on to the next θ
 WORK = 400_000  # half-edges × runs that a search is worth
@@ -120,7 +121,8 @@ def anneal(graph: Graph, thetas: Iterable[float], rng: np.random.RandomState) ->
 def ladder(graph: Graph, theta: float) -> list[float]:
     """θ on the way down; the target is the last."""
     top = TOP * graph.unit
-    steps = max(0, int(np.ceil(np.log(top / theta) / -np.log(STEP))))
+    ratio = max(theta / top, LOWEST)
+    steps = int(np.ceil(np.log(min(ratio, 1.0)) / np.log(STEP)))
     return [float(top * STEP**step) for step in range(steps)] + [theta]
 
 

@@ -31,6 +31,7 @@ from sklearn.utils import check_random_state
 from madbayes._engine.checks import check_choice
 from madbayes._engine.graph_input import check_graph, connected_part, from_edges
 from madbayes._engine.graph_search import (
+    LOWEST,
     NOTHING,
     TOP,
     Division,
@@ -43,7 +44,6 @@ from madbayes._engine.graph_search import (
 
 FINE, COARSE = 0.03, 0.1  # log θ from one step to the next, for small and for large graphs
 FINE_EDGES = 100_000  # half-edges of a small graph
-LOWEST = 1e-4  # θ, in units of links per weight
 RUNS = 4
 SAME = 1.05  # K within this factor is one plateau
 STANDS_OUT = 0.4  # the least score of a plateau
@@ -258,10 +258,10 @@ def staircase(graph: Graph, found: list[Division], step: float) -> CutPath:
         near = np.flatnonzero((effective < SAME * effective[i]) & (effective[i] < SAME * effective))
         a, b = near[0], near[-1]
         if a == 0:  # the components, and what differs from them by little
-            middle[i] = np.sqrt(low[i] * high[i]) if i else high[0] / 2
+            middle[i] = np.sqrt(low[i]) * np.sqrt(high[i]) if i else high[0] / 2
         else:
             upper = max(min(high[b], top), low[a])
-            middle[i] = np.sqrt(low[a] * upper)
+            middle[i] = np.sqrt(low[a]) * np.sqrt(upper)
             width = np.log(upper / low[a]) - step * (int(gap[a]) + int(gap[b + 1]))
             score[i] = np.sqrt(max(effective[i] - effective[0], 0.0)) * max(width, 0.0)
     Q = np.array([modularity(graph, division) for division in best])
