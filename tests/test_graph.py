@@ -226,15 +226,27 @@ def test_properties_of_a_fit(seed, n, theta):
 
 
 def test_planted_communities():
-    A, labels = planted(3000, 60, 16, 0.3)
+    A, labels = planted(1500, 30, 16, 0.3)
     model = GraphCut(0.6, random_state=0).fit(A)
-    assert model.n_clusters_ == 60
+    assert model.n_clusters_ == 30
     assert nmi(model.labels_, labels) > 0.99
     again = GraphCut(0.6, random_state=0).fit(A)
     np.testing.assert_array_equal(again.labels_, model.labels_)
     low = GraphCut(0.1, random_state=0).fit(A)  # below the conductance of the communities
     assert low.n_clusters_ == 1
-    assert GraphCut(random_state=0).fit(A).n_clusters_ == pytest.approx(60, abs=1)
+    first, second = (GraphCut(random_state=0).fit(A) for _ in range(2))
+    assert first.n_clusters_ == pytest.approx(30, abs=1)
+    np.testing.assert_array_equal(first.labels_, second.labels_)
+    assert first.resolution_ == second.resolution_
+
+
+def test_more_effort_never_hurts():
+    A = random_graph(60, 0.1, 0, weighted=True)
+    once = GraphCut(0.5, random_state=0).fit(A).objective_history_
+    twice = GraphCut(0.5, random_state=0, n_init=2).fit(A).objective_history_
+    assert len(twice) == 2 * len(once) > 2
+    np.testing.assert_array_equal(twice[: len(once)], once)
+    assert (np.diff(twice) <= 0).all() and np.ptp(twice) > 0
 
 
 @CUTS

@@ -42,7 +42,7 @@ from madbayes._engine.graph_search import (
     runs,
 )
 
-FINE, COARSE = 0.03, 0.1  # log θ from one step to the next, for small and for large graphs
+FINE, COARSE = 0.05, 0.1  # log θ from one step to the next, for small and for large graphs
 FINE_EDGES = 100_000  # half-edges of a small graph
 RUNS = 4
 SAME = 1.05  # K within this factor is one plateau
