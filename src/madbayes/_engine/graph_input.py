@@ -24,9 +24,11 @@ def check_graph(X: Any, estimator: BaseEstimator | None = None) -> sp.csr_array:
             "the edge between nodes i and j. For rows of features make a graph first, for example "
             "with sklearn.neighbors.kneighbors_graph."
         )
-    A = sp.csr_array(A, copy=sp.issparse(A))  # the caller's own is not touched
-    A.sum_duplicates()
-    A.eliminate_zeros()
+    A = sp.csr_array(A)
+    if not A.has_canonical_format or not A.data.all():
+        A = A.copy()  # the caller's own is not touched
+        A.sum_duplicates()
+        A.eliminate_zeros()
     if A.nnz and A.data.min() < 0:
         i, j, value = entry(A, int(A.data.argmin()))
         raise ValueError(
@@ -34,14 +36,16 @@ def check_graph(X: Any, estimator: BaseEstimator | None = None) -> sp.csr_array:
             "weights, so they must be >= 0; leave such edges out, or shift the weights."
         )
     T = A.T.tocsr()
+    if all(np.array_equal(getattr(A, x), getattr(T, x)) for x in ("indptr", "indices", "data")):
+        return A
     difference = abs(A - T)
-    if difference.nnz and difference.data.max() > 0:
+    if difference.nnz:
         i, j, _ = entry(difference, int(difference.data.argmax()))
         if difference.data.max() > SYMMETRIC * A.data.max():
             raise ValueError(
                 f"the adjacency is not symmetric: ({i}, {j}) is {A[i, j]:g} and ({j}, {i}) is "
-                f"{A[j, i]:g}. A cut needs an undirected graph: pass A + A.T, or A.maximum(A.T) "
-                "to count an edge that stands in both directions once."
+                f"{A[j, i]:g}. A cut needs an undirected graph: pass A + A.T, or the larger of "
+                "the two (sparse: A.maximum(A.T), dense: np.maximum(A, A.T))."
             )
         A = sp.csr_array((A + T) / 2)
     return A
