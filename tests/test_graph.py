@@ -14,10 +14,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from reference import graph_cut as reference
 from reference.partitions import all_partitions
+from sklearn.datasets import make_blobs
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import normalized_mutual_info_score as nmi
+from sklearn.neighbors import kneighbors_graph
 
 from madbayes import GraphCut, cli, penalties
+from madbayes._engine import graph_search
 from madbayes._engine.graph_input import check_graph, connected_part
 from madbayes._engine.graph_search import combine, measure, one_run
 from madbayes.graph.graph_cut import kernel_dp_means, least_sigma, objective, to_lambda
@@ -198,8 +201,9 @@ def test_search_ends_where_no_move_helps(cut, seed):
     for share in (0.2, 0.5, 0.8, 1.2):
         theta = share * units(A, cut)
         rng = np.random.RandomState(seed)
-        one, other = one_run(graph, theta, rng), one_run(graph, theta, rng)
-        both = combine(graph, one, other, theta, rng)
+        one, other = (one_run(graph, theta, rng, 100) for _ in range(2))
+        both = combine(graph, one, other, theta, rng, 100)
+        assert one.settled and other.settled and both.settled
         fitted = GraphCut(theta, cut=cut, random_state=seed).fit(A).labels_
         for labels in (one.labels, both.labels, fitted):
             here = reference.objective(A, labels, theta, cut)
@@ -238,6 +242,19 @@ def test_planted_communities():
     assert first.n_clusters_ == pytest.approx(30, abs=1)
     np.testing.assert_array_equal(first.labels_, second.labels_)
     assert first.resolution_ == second.resolution_
+
+
+def test_a_search_that_is_stopped_says_so(monkeypatch):
+    A = np.eye(300, k=1) + np.eye(300, k=-1)
+    monkeypatch.setattr(graph_search, "PATIENCE", 1)
+    with pytest.warns(ConvergenceWarning, match="stopped before"):
+        assert not GraphCut(0.02, random_state=0).fit(A).converged_
+
+
+def test_points_through_their_neighbours():
+    X, labels = make_blobs(150, random_state=1)
+    A = kneighbors_graph(X, 8)
+    assert nmi(GraphCut(random_state=0).fit(A.maximum(A.T)).labels_, labels) > 0.9
 
 
 def test_more_effort_never_hurts():

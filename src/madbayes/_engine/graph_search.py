@@ -10,7 +10,7 @@
 """
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -21,6 +21,7 @@ TOP = 0.95  # the first θ, in units of links per weight
 LOWEST = 1e-4  # the last θ before a target below it, in the same units
 STEP = 0.9  # from one θ to the next
 LOOKS = 4  # at each node, on average, before going on to the next θ
+PATIENCE = 300  # the same when it is the last θ
 WORK = 400_000  # half-edges × runs that a search is worth
 RUNS = 12  # at most
 
@@ -51,6 +52,7 @@ class Division:
     labels: np.ndarray
     cut: np.ndarray
     weight: np.ndarray
+    settled: bool = False  # no move of a node and no merge lowers F
 
     @property
     def k(self) -> int:
@@ -79,13 +81,11 @@ def better(theta: float, *found: Division) -> Division:
     return min(found, key=lambda division: division.objective(theta))
 
 
-def move_nodes(
-    graph: Graph, labels: np.ndarray, theta: float, rng: np.random.RandomState, exact: bool = False
-) -> int:
+def move_nodes(graph: Graph, labels: np.ndarray, theta: float, rng: np.random.RandomState) -> int:
     """Change `labels` in place while that lowers F; returns the number of clusters."""
     n = graph.n
     W, cut, N = cluster_sums(*graph, labels, n)
-    settle(*graph, labels, W, cut, N, theta, rng.permutation(n), exact, LOOKS * n)
+    settle(*graph, labels, W, cut, N, theta, rng.permutation(n), False, LOOKS * n)
     return renumber(labels, n)
 
 
@@ -126,26 +126,37 @@ def ladder(graph: Graph, theta: float) -> list[float]:
     return [float(top * STEP**step) for step in range(steps)] + [theta]
 
 
-def finish(graph: Graph, labels: np.ndarray, theta: float, rng: np.random.RandomState) -> Division:
-    """2. Until neither nodes nor clusters want to move."""
+def finish(
+    graph: Graph, labels: np.ndarray, theta: float, rng: np.random.RandomState, looks: int
+) -> Division:
+    """2. Until neither nodes nor clusters want to move, or nodes have been looked at so often."""
     labels = labels.copy()
     while True:
-        k = move_nodes(graph, labels, theta, rng, exact=True)
+        W, cut, N = cluster_sums(*graph, labels, graph.n)
+        order = rng.permutation(graph.n)
+        settled = settle(*graph, labels, W, cut, N, theta, order, True, looks * graph.n)
+        k = renumber(labels, graph.n)
         clusters = np.arange(k, dtype=np.int32)
-        if move_nodes(contracted(graph, labels, k), clusters, theta, rng, exact=True) == k:
-            return measure(graph, labels)
+        move_nodes(contracted(graph, labels, k), clusters, theta, rng)
+        if np.array_equal(clusters, np.arange(k)):
+            return replace(measure(graph, labels), settled=settled)
         labels = clusters[labels]
 
 
-def one_run(graph: Graph, theta: float, rng: np.random.RandomState) -> Division:
+def one_run(graph: Graph, theta: float, rng: np.random.RandomState, looks: int) -> Division:
     """1 and 2."""
     for division in anneal(graph, ladder(graph, theta), rng):
         labels = division.labels
-    return finish(graph, labels, theta, rng)
+    return finish(graph, labels, theta, rng, looks)
 
 
 def combine(
-    graph: Graph, one: Division, other: Division, theta: float, rng: np.random.RandomState
+    graph: Graph,
+    one: Division,
+    other: Division,
+    theta: float,
+    rng: np.random.RandomState,
+    looks: int,
 ) -> Division:
     """3. The best division found whose clusters are made of what both have in common."""
     best = better(theta, one, other)
@@ -157,8 +168,10 @@ def combine(
     small = contracted(graph, pieces, k)
     start = np.empty(k, np.int32)
     start[pieces] = best.labels
-    found = better(theta, finish(small, start, theta, rng), one_run(small, theta, rng))
-    return better(theta, best, finish(graph, found.labels[pieces], theta, rng))
+    found = better(
+        theta, finish(small, start, theta, rng, looks), one_run(small, theta, rng, looks)
+    )
+    return better(theta, best, finish(graph, found.labels[pieces], theta, rng, looks))
 
 
 def runs(graph: Graph, effort: int = 1) -> int:
@@ -176,11 +189,12 @@ def search(
 ) -> tuple[Division, list[float]]:
     """The division and the objective after each run; `start` stands for the first run."""
     if start is None:
-        best = one_run(graph, theta, rng)
+        best = one_run(graph, theta, rng, PATIENCE)
     else:
-        best = finish(graph, start.labels, theta, rng)
+        best = finish(graph, start.labels, theta, rng, PATIENCE)
     history = [best.objective(theta)]
     for _ in range(runs(graph, effort) - 1):
-        best = combine(graph, best, one_run(graph, theta, rng), theta, rng)
+        other = one_run(graph, theta, rng, PATIENCE)
+        best = combine(graph, best, other, theta, rng, PATIENCE)
         history.append(best.objective(theta))
     return best, history

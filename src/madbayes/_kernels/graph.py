@@ -30,12 +30,13 @@ def cluster_sums(indptr, indices, data, delta, w, z, k):
 
 @njit(nogil=True, cache=True)
 def settle(indptr, indices, data, delta, w, z, W, cut, N, theta, order, exact, limit):
-    """Move nodes while that lowers F; returns how many moves there were.
+    """Move nodes while that lowers F; returns whether no move of any node is left that does.
 
     Nodes are taken in `order`, then again those whose neighbours moved. A node may go to a cluster
-    it has a link to, or become one of its own. `exact`: go on until no move of any node lowers F;
-    otherwise stop when no neighbour of a moved node wants to move, or after `limit` looks. Slots of
-    W, cut and N without nodes have N = 0; there must be as many slots as nodes.
+    it has a link to, or become one of its own. `exact`: go round all nodes again until no move
+    lowers F; otherwise stop when no neighbour of a moved node wants to move. Either way stop after
+    `limit` looks at a node. Slots of W, cut and N without nodes have N = 0; there must be as many
+    slots as nodes.
     """
     n = w.size
     links, touched = np.zeros(n), np.empty(n, np.int64)
@@ -50,17 +51,17 @@ def settle(indptr, indices, data, delta, w, z, W, cut, N, theta, order, exact, l
             phi[c] = cut[c] / W[c]
     queue, queued = order.copy(), np.ones(n, np.bool_)
     head, waiting = 0, n
-    moves, looks, moves_before = 0, 0, 0
+    moves, moves_before, looks = 0, -1, 0
     while True:
         if waiting == 0:
             if not exact or moves == moves_before:
-                break
+                return exact
             moves_before = moves  # once more over all nodes
             queue[:] = order
             queued[:] = True
             head, waiting = 0, n
-        if not exact and looks >= limit:
-            break
+        if looks >= limit:
+            return False
         looks += 1
         i = queue[head]
         head = head + 1 if head + 1 < n else 0
@@ -126,7 +127,6 @@ def settle(indptr, indices, data, delta, w, z, W, cut, N, theta, order, exact, l
                     waiting += 1
         for t in range(n_touched):
             links[touched[t]] = 0.0
-    return moves
 
 
 @njit(nogil=True, cache=True)

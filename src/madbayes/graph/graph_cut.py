@@ -155,6 +155,7 @@ class GraphCut(ClusterMixin, BaseEstimator):
     algorithm : {"search", "paper"}, default="search"
         "search" looks for the lowest objective: at the end no node moved to a cluster it has an
         edge to, no node made a cluster of its own and no merge of two linked clusters lowers it.
+        (On long chains and grids it may stop before, with a warning.)
         It is a heuristic: the global minimum is found nearly always for few nodes and is not
         guaranteed. "paper" is KJ Algorithm 1 on the kernel of their Theorem 5.3, from one cluster:
         for a resolution below 1 it stays there, unless nodes have loops.
@@ -191,8 +192,8 @@ class GraphCut(ClusterMixin, BaseEstimator):
 
     Notes
     -----
-    A loop counts once in the degree of its node, as in D = diag(Ae). Clusters of "search" have one
-    label but need not be connected. The search is serial: the result does not depend on threads.
+    A loop counts once in the degree of its node, as in D = diag(Ae). A cluster of "search" need not
+    be connected. The search is serial: the result does not depend on threads.
 
     Examples
     --------
@@ -257,14 +258,16 @@ class GraphCut(ClusterMixin, BaseEstimator):
             result = kernel_dp_means(graph, resolution, self.cut, max_iter=max_iter)
         else:
             found, history = search(graph, resolution, rng, effort=effort, start=start)
-            result = Cut(found, history, len(history), True)
+            result = Cut(found, history, len(history), found.settled)
         if not result.converged:
-            warnings.warn(
-                f"GraphCut did not converge in max_iter={max_iter} passes; nodes still change "
-                "their cluster. Raise max_iter.",
-                ConvergenceWarning,
-                stacklevel=2,
+            way_out = (
+                f"did not converge in max_iter={max_iter} passes; nodes still change their "
+                "cluster. Raise max_iter."
+                if self.algorithm == "paper"
+                else "stopped before no move lowered the objective: boundaries still shift by tiny "
+                "steps, as in long chains and grids. A higher resolution settles sooner."
             )
+            warnings.warn(f"GraphCut {way_out}", ConvergenceWarning, stacklevel=2)
         division = result.division
         rank = np.argsort(-division.weight, kind="stable")
         self.labels_[used] = np.argsort(rank)[division.labels]

@@ -31,6 +31,7 @@ from sklearn.utils import check_random_state
 from madbayes._engine.checks import check_choice
 from madbayes._engine.graph_input import check_graph, connected_part, from_edges
 from madbayes._engine.graph_search import (
+    LOOKS,
     LOWEST,
     NOTHING,
     TOP,
@@ -223,7 +224,7 @@ def divisions(graph: Graph, step: float, n_runs: int, rng: np.random.RandomState
     for _ in range(n_runs):
         for i, division in enumerate(anneal(graph, thetas, rng)):
             if i < len(found):
-                division = combine(graph, found[i], division, thetas[i], rng)
+                division = combine(graph, found[i], division, thetas[i], rng, LOOKS)
                 found[i] = division
             else:
                 found.append(division)
