@@ -10,6 +10,7 @@ import numpy as np
 from numba import njit
 
 TOL = 1e-10
+NOWHERE, ALONE = -1, -2  # instead of a cluster
 
 
 @njit(nogil=True, cache=True)
@@ -51,7 +52,7 @@ def settle(indptr, indices, data, delta, w, z, W, cut, N, theta, order, exact, l
             phi[c] = cut[c] / W[c]
     queue, queued = order.copy(), np.ones(n, np.bool_)
     head, waiting = 0, n
-    moves, moves_before, looks = 0, -1, 0
+    moves, moves_before, looks = 0, 0, 0
     while True:
         if waiting == 0:
             if not exact or moves == moves_before:
@@ -76,18 +77,15 @@ def settle(indptr, indices, data, delta, w, z, W, cut, N, theta, order, exact, l
                 n_touched += 1
             links[c] += data[e]
         d, wi, own = delta[i], w[i], links[p]
-        best, gain = -1, 0.0
+        # What leaving p adds to F, and the least that arriving elsewhere adds.
+        best, lowest = NOWHERE, np.inf
         if N[p] == 1:
-            gain = theta - phi[p]
+            leaving = theta - phi[p]
         elif W[p] - wi > 1e-14 * W[p]:
-            gain = (cut[p] + 2.0 * own - d) / (W[p] - wi) - phi[p]
-            best = -2
+            leaving = (cut[p] + 2.0 * own - d) / (W[p] - wi) - phi[p]
+            best, lowest = ALONE, d / wi - theta
         else:
-            gain = np.inf  # the others weigh nothing beside this node
-        # gain: what leaving p adds to F; now the lowest of what arriving adds
-        lowest = np.inf
-        if best == -2:
-            lowest = d / wi - theta
+            leaving = np.inf  # the others weigh nothing beside this node
         for t in range(n_touched):
             c = touched[t]
             if c != p:
@@ -95,10 +93,10 @@ def settle(indptr, indices, data, delta, w, z, W, cut, N, theta, order, exact, l
                 if change < lowest or (change == lowest and c < best):
                     lowest = change
                     best = c
-        if gain + lowest < -TOL * (theta + phi[p] + d / wi):
+        if leaving + lowest < -TOL * (theta + phi[p] + d / wi):
             q = best
             joined = 0.0
-            if q == -2:
+            if q == ALONE:
                 n_free -= 1
                 q = free[n_free]
             else:
