@@ -246,7 +246,7 @@ def test_planted_communities():
 
 def test_a_search_that_is_stopped_says_so(monkeypatch):
     A = np.eye(300, k=1) + np.eye(300, k=-1)
-    monkeypatch.setattr(graph_search, "PATIENCE", 1)
+    monkeypatch.setattr(graph_search, "PATIENCE", 0)
     with pytest.warns(ConvergenceWarning, match="stopped before"):
         assert not GraphCut(0.02, random_state=0).fit(A).converged_
 
