@@ -10,6 +10,7 @@ import argparse
 import cosine
 import dp_means
 import features
+import graphs
 import how_many
 import kmeans
 import medoids
@@ -24,6 +25,7 @@ SCRIPTS = {
     "cosine": cosine,
     "online": online,
     "medoids": medoids,
+    "graphs": graphs,
 }
 
 

@@ -27,12 +27,14 @@ AFTERWORD = """\
 
 | file | content |
 |---|---|
-| `labels.csv` | `row,label`: one line per row of the input, in its order |
+| `labels.csv` | `row,label`: one line per row of the input, in its order; of a graph `node,label` |
 | `centers.csv` | `label,size` and one column per feature, in the units of the input |
+| `clusters.csv` | of a graph: `label,size,conductance`, the heaviest cluster first |
 | `clusters.png` | The rows coloured by cluster, centres numbered, sizes in the legend |
-| `path.png` | The number of clusters against the penalty, when the data decided |
+| `path.png` | The number of clusters against the penalty (or resolution), when the data decided |
 
-Rows count from 1, without the header. A row left out by `--drop-missing` has an empty label.
+Rows count from 1, without the header. A row left out by `--drop-missing` has an empty label, and
+so has a node whose edges all have weight 0.
 
 ## What is read
 
@@ -40,7 +42,8 @@ Columns of numbers are used. The others are left out, and the command says which
 dates, true/false (usable as 1 and 0 when named in `--columns`), empty columns, and a column that
 merely counts the rows. In text files the delimiter (comma, semicolon, tab, bar), a missing header,
 the encoding and a decimal comma are recognised; `.gz`, `.bz2` and `.zst` are unpacked on the way.
-Columns of a `.npy` file are called `x0`, `x1`, …
+Columns of a `.npy` file are called `x0`, `x1`, … In files of edges a blank may divide the
+columns, and lines at the top that start with `#` or `%` are comments.
 """
 
 

@@ -14,6 +14,7 @@ from madbayes import (
     DPMeans,
     DPMedoids,
     EllipticalMeans,
+    GraphCut,
     KMeans,
     KMedoids,
     OnlineDPMeans,
@@ -70,6 +71,17 @@ def expected_failures(model):
     expected_failed_checks=expected_failures,
 )
 def test_scikit_learn_conventions(estimator, check):
+    check(estimator)
+
+
+@parametrize_with_checks(
+    [GraphCut(), GraphCut(0.5), GraphCut(0.5, cut="ratio", algorithm="paper")],
+    expected_failed_checks=lambda model: {
+        "check_clustering": "it fits rows of points, whatever the pairwise tag says, and these "
+        "models need the square adjacency of a graph"
+    },
+)
+def test_scikit_learn_conventions_of_graphs(estimator, check):
     check(estimator)
 
 

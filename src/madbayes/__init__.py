@@ -19,6 +19,7 @@ if TYPE_CHECKING:
         OnlineKMeans,
     )
     from madbayes.features import BPMeans, CollapsedBPMeans, KFeatures, StepwiseKFeatures
+    from madbayes.graph import GraphCut
 
 __version__ = "0.1.0"
 __all__ = [
@@ -28,6 +29,7 @@ __all__ = [
     "DPMeans",
     "DPMedoids",
     "EllipticalMeans",
+    "GraphCut",
     "KFeatures",
     "KMeans",
     "KMedoids",
@@ -45,6 +47,7 @@ _HOME = {
     "DPMeans": "cluster",
     "DPMedoids": "cluster",
     "EllipticalMeans": "cluster",
+    "GraphCut": "graph",
     "KFeatures": "features",
     "KMeans": "cluster",
     "OnlineDPMeans": "cluster",

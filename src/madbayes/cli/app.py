@@ -15,6 +15,7 @@ from madbayes.cli.errors import UserError
 if TYPE_CHECKING:
     from madbayes.cli.fit import Found
     from madbayes.cli.select import Table
+    from madbayes.penalties import CutPath, PenaltyPath
 
 app = typer.Typer(
     add_completion=False,
@@ -147,6 +148,95 @@ def cluster(
                 _say(talk, [f"{out / picture} is from an earlier run"])
 
 
+@app.command()
+def graph(
+    file: Annotated[
+        Path,
+        typer.Argument(
+            metavar="FILE", help="Edges to read, one a row: .csv, .tsv, .txt, .parquet or .npy."
+        ),
+    ],
+    source: Annotated[
+        str | None, typer.Option(metavar="A", help="Column of one end (default: the first).")
+    ] = None,
+    target: Annotated[
+        str | None, typer.Option(metavar="B", help="Column of the other end (the second).")
+    ] = None,
+    weight: Annotated[
+        str | None,
+        typer.Option(
+            metavar="W", help="Column of weights (a third column of numbers; else all count 1)."
+        ),
+    ] = None,
+    no_header: Annotated[
+        bool, typer.Option("--no-header", help="The first line is an edge, not column names.")
+    ] = False,
+    resolution: Annotated[
+        str,
+        typer.Option(
+            metavar="VALUE",
+            help="What each cluster earns; higher gives more clusters. Useful between 0 and 1 for "
+            'normalized cuts; "auto" lets the data decide.',
+        ),
+    ] = "auto",
+    cut: Annotated[
+        str,
+        typer.Option(
+            metavar="KIND",
+            help='"normalized" divides the edges that leave a cluster by its degree, "ratio" by '
+            "its number of nodes.",
+        ),
+    ] = "normalized",
+    seed: Annotated[
+        int,
+        typer.Option(metavar="N", min=0, help="Seed for what is drawn at random."),
+    ] = 0,
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Folder for the results.")] = Path(
+        "madbayes-out"
+    ),
+    plot: Annotated[bool, typer.Option("--plot/--no-plot", help="Draw the picture.")] = True,
+) -> None:
+    """Find the communities of a graph.
+
+    Directions do not matter, and edges that occur again add up. Prints the communities, and writes
+    labels.csv (one line per node), clusters.csv and path.png (how the number of clusters depends on
+    the resolution).
+    """
+    talk = Console(stderr=True)
+    with _explained(talk):
+        from madbayes.cli.edges import read_edges
+        from madbayes.cli.fit import fit_graph, parse_resolution
+        from madbayes.cli.show import count, show_communities
+        from madbayes.cli.write import all_or_nothing, write_communities, write_nodes
+
+        wanted = parse_resolution(resolution)
+        if cut not in ("normalized", "ratio"):
+            raise UserError(f'--cut {cut} should be "normalized" or "ratio".')
+        with talk.status(f"reading {file.name}"):
+            edges = read_edges(
+                file, source=source, target=target, weight=weight, header=not no_header
+            )
+        _say(talk, edges.notes)
+
+        with all_or_nothing(out) as scratch:
+            with talk.status(f"cutting a graph of {count(edges.n_edges, 'edge')}"):
+                found = fit_graph(edges.adjacency, wanted, cut, seed)
+            write_nodes(scratch / "labels.csv", edges.nodes, found.labels)
+            write_communities(scratch / "clusters.csv", found.sizes, found.conductance)
+            drawn = []
+            if plot and found.path is not None:
+                drawn = _draw_path(scratch, found.path)
+
+        console = Console()
+        show_communities(console, found, edges.n_edges)
+        written = ["labels.csv", "clusters.csv", *drawn]
+        console.print(Text(f"Written to {out}: {', '.join(written)}"))
+        if plot and found.path is not None and not drawn:
+            _say(talk, ['the picture needs matplotlib: pip install "madbayes[plot]"'])
+        if not drawn and (out / "path.png").exists():
+            _say(talk, [f"{out / 'path.png'} is from an earlier run"])
+
+
 @contextmanager
 def _explained(talk: Console) -> Iterator[None]:
     """User errors become one paragraph and exit code 2; Ctrl-C becomes exit code 130."""
@@ -188,9 +278,15 @@ def _draw(folder: Path, table: "Table", found: "Found", title: str) -> list[str]
         ax=figure.add_subplot(),
     )
     figure.savefig(folder / "clusters.png", dpi=150)
-    if found.path is None:
-        return ["clusters.png"]
+    return ["clusters.png", *(_draw_path(folder, found.path) if found.path else [])]
+
+
+def _draw_path(folder: Path, path: "PenaltyPath | CutPath") -> list[str]:
+    try:
+        from matplotlib.figure import Figure
+    except ModuleNotFoundError:
+        return []
     figure = Figure(figsize=(7.5, 4.5), layout="constrained")
-    found.path.plot(figure.add_subplot())
+    path.plot(figure.add_subplot())
     figure.savefig(folder / "path.png", dpi=150)
-    return ["clusters.png", "path.png"]
+    return ["path.png"]

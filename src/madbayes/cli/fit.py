@@ -5,14 +5,14 @@ import math
 import re
 import warnings
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from madbayes.cli.errors import UserError
 
 if TYPE_CHECKING:
-    from madbayes.penalties import Choice, PenaltyPath
+    from madbayes.penalties import Choice, CutPath, PenaltyPath
 
 
 @dataclass(frozen=True)
@@ -138,6 +138,54 @@ def fit(values: np.ndarray, options: Options) -> Found:
         used=used,
         used_centers=centers,
         notes=tuple(dict.fromkeys(str(w.message) for w in caught)),
+    )
+
+
+@dataclass(frozen=True)
+class Communities:
+    """The clusters of a graph."""
+
+    labels: np.ndarray
+    sizes: np.ndarray
+    conductance: np.ndarray
+    cost: str  # what conductance is called
+    resolution: float
+    path: "CutPath | None"
+    objective: float
+
+
+def parse_resolution(text: str) -> float | str:
+    """A number above 0, or 'auto'."""
+    if text == "auto":
+        return text
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not 0 < value < math.inf:
+        raise UserError(
+            f'--resolution {text} should be a number > 0 or "auto". Each cluster earns it and pays '
+            "its conductance; without it, the data decide."
+        )
+    return value
+
+
+def fit_graph(adjacency: Any, resolution: float | str, cut: str, seed: int) -> Communities:
+    """The communities at this resolution, or at the one that the graph supports."""
+    from madbayes import GraphCut
+
+    try:
+        model = GraphCut(resolution, cut=cut, random_state=seed).fit(adjacency)
+    except ValueError as error:
+        raise UserError(str(error)) from error
+    return Communities(
+        labels=model.labels_,
+        sizes=np.bincount(model.labels_[model.labels_ >= 0], minlength=model.n_clusters_),
+        conductance=model.conductance_,
+        cost="conductance" if cut == "normalized" else "cut per node",
+        resolution=model.resolution_,
+        path=getattr(model, "path_", None),
+        objective=model.objective_,
     )
 
 

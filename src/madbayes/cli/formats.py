@@ -37,9 +37,11 @@ class Frame:
         return len(self.columns)
 
 
-def read(path: Path) -> Frame:
-    """Read a table by the end of its name, or say why not."""
+def read(path: Path, *, text: Callable[[Path], Frame] | None = None) -> Frame:
+    """Read a table by the end of its name, or say why not; `text` in place of `read_text`."""
     reader = _reader(path)
+    if text is not None and reader is read_text:
+        reader = text
     if not path.exists():
         near = did_you_mean(path.name, _names_in(path.parent))
         raise UserError(f"There is no file {path}.{near}")
@@ -91,26 +93,37 @@ def read_parquet(path: Path) -> Frame:
     return Frame(tuple(table.column_names), table)
 
 
-def read_text(path: Path) -> Frame:
-    """CSV and its relatives: delimiter, header, encoding and decimal mark are read off the file."""
+def read_text(path: Path, *, spaces: bool = False, header: bool | None = None) -> Frame:
+    """CSV and its relatives: delimiter, header, encoding and decimal mark are read off the file.
+
+    `spaces`: a blank may divide columns, and lines at the top that start with # or % are comments.
+    """
     with pa.input_stream(str(path), compression="detect") as stream:
         head = stream.read(HEAD_BYTES)
     encoding, notes = _encoding(path, head)
-    first_line = next(iter(head.decode(encoding, errors="replace").splitlines()), "")
+    lines = head.decode(encoding, errors="replace").splitlines()
+    comments = 0
+    while spaces and comments < len(lines) and lines[comments].startswith(("#", "%")):
+        comments += 1
+    first_line = next(iter(lines[comments:]), "")
     if not first_line.strip():
         raise UserError(f"{path} starts with an empty line; column names are expected there.")
     delimiter = _delimiter(first_line, TEXT_DELIMITERS[_ending(path)])
+    if spaces and delimiter not in first_line:
+        delimiter = " "
     names = next(csv.reader(io.StringIO(first_line), delimiter=delimiter))
-    has_header = not all(_is_number(cell) for cell in names)
+    numbers = all(_is_number(cell) for cell in names)
+    has_header = not numbers if header is None else header
     if not has_header:
         names = [f"x{j}" for j in range(len(names))]
+    if numbers and header is None:
         notes.append("the first line holds numbers, so it was read as data, not as column names")
 
     def parse(decimal_point: str) -> pa.Table:
         return pa.csv.read_csv(
             str(path),
             read_options=pa.csv.ReadOptions(
-                encoding=encoding, autogenerate_column_names=not has_header
+                encoding=encoding, autogenerate_column_names=not has_header, skip_rows=comments
             ),
             # In a file of one column an empty line is a missing value, elsewhere it is nothing.
             parse_options=pa.csv.ParseOptions(

@@ -4,7 +4,7 @@ from rich.console import Console
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from madbayes.cli.fit import Found
+from madbayes.cli.fit import Communities, Found
 
 MOST_COLUMNS = 6
 MOST_CLUSTERS = 20
@@ -79,3 +79,29 @@ def _facts(found: Found) -> RichTable:
         "passes", f"{found.n_iter}{'' if found.converged else ' (stopped before it settled)'}"
     )
     return facts
+
+
+def show_communities(console: Console, found: Communities, n_edges: int) -> None:
+    """Communities, sizes and conductances as a table; resolution and objective below it."""
+    k, n = len(found.sizes), len(found.labels)
+    title = f"{count(k, 'cluster')} in {count(n, 'node')} and {count(n_edges, 'edge')}"
+    table = RichTable(title=title, title_justify="left")
+    for heading in ("label", "size", "share", found.cost):
+        table.add_column(heading, justify="right")
+    for label in range(min(k, MOST_CLUSTERS)):
+        size = found.sizes[label]
+        table.add_row(str(label), f"{size:,}", f"{size / n:.1%}", f"{found.conductance[label]:.4g}")
+    console.print(table)
+    if k > MOST_CLUSTERS:
+        console.print(
+            Text(f"Shown: the first {MOST_CLUSTERS} of {k}; all are in clusters.csv.", "dim")
+        )
+    facts = RichTable.grid(padding=(0, 2))
+    facts.add_column(justify="right", style="bold")
+    facts.add_column()
+    if found.path is not None:
+        facts.add_row("evidence", found.path.best().describe())
+    how = "given" if found.path is None else "chosen from the data"
+    facts.add_row("resolution", f"{found.resolution:.6g} ({how})")
+    facts.add_row("objective", f"{found.objective:.6g} ({found.cost} - resolution × clusters)")
+    console.print(facts)

@@ -60,3 +60,21 @@ def write_centers(
         out.writerow(["label", "size", *names])
         for label, (size, center) in enumerate(zip(sizes.tolist(), centers.tolist(), strict=True)):
             out.writerow([label, size, *center])
+
+
+def write_nodes(path: Path, nodes: np.ndarray, labels: np.ndarray) -> None:
+    """`node,label` for every node; a node without any edge has no label."""
+    with path.open("w", newline="", encoding="utf-8") as stream:
+        out = csv.writer(stream, lineterminator="\n")
+        out.writerow(["node", "label"])
+        for node, label in zip(nodes.tolist(), labels.tolist(), strict=True):
+            out.writerow([node, label if label >= 0 else ""])
+
+
+def write_communities(path: Path, sizes: np.ndarray, conductance: np.ndarray) -> None:
+    """`label,size,conductance`."""
+    with path.open("w", newline="", encoding="utf-8") as stream:
+        out = csv.writer(stream, lineterminator="\n")
+        out.writerow(["label", "size", "conductance"])
+        for label, row in enumerate(zip(sizes.tolist(), conductance.tolist(), strict=True)):
+            out.writerow([label, *row])

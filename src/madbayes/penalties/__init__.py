@@ -1,8 +1,19 @@
 """Ways to choose the penalty."""
 
+from madbayes.penalties.cut_path import CutChoice, CutPath, cut_path
 from madbayes.penalties.farthest import farthest_first
 from madbayes.penalties.feature_path import FeaturePath, feature_path
 from madbayes.penalties.path import path
 from madbayes.penalties.staircase import Choice, PenaltyPath
 
-__all__ = ["Choice", "FeaturePath", "PenaltyPath", "farthest_first", "feature_path", "path"]
+__all__ = [
+    "Choice",
+    "CutChoice",
+    "CutPath",
+    "FeaturePath",
+    "PenaltyPath",
+    "cut_path",
+    "farthest_first",
+    "feature_path",
+    "path",
+]

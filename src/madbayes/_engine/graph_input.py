@@ -1,0 +1,116 @@
+"""Graphs of any kind into CSR: matrices, networkx and igraph objects, known by their methods."""
+
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_array, validate_data
+
+from madbayes._engine.graph_search import Graph
+
+LEAST = 1e-280  # all weights together
+SYMMETRIC = 1e-8  # of the largest weight: what rounding may do to a symmetric matrix
+
+
+def check_graph(X: Any, estimator: BaseEstimator | None = None) -> sp.csr_array:
+    """The adjacency of an undirected graph: square, symmetric, finite, no weight below 0."""
+    rules = {"accept_sparse": "csr", "dtype": np.float64, "ensure_min_features": 1}
+    A = adjacency(X)
+    A = check_array(A, **rules) if estimator is None else validate_data(estimator, A, **rules)
+    if A.shape[0] != A.shape[1]:
+        raise ValueError(
+            f"the adjacency has shape {A.shape} and must be square: entry (i, j) is the weight of "
+            "the edge between nodes i and j. For rows of features make a graph first, for example "
+            "with sklearn.neighbors.kneighbors_graph."
+        )
+    A = sp.csr_array(A)
+    if not A.has_canonical_format or not A.data.all():
+        A = A.copy()  # the caller's own is not touched
+        A.sum_duplicates()
+        A.eliminate_zeros()
+    if A.nnz and A.data.min() < 0:
+        i, j, value = entry(A, int(A.data.argmin()))
+        raise ValueError(
+            f"Negative values in data: the edge ({i}, {j}) has weight {value:g}. A cut is a sum of "
+            "weights, so they must be >= 0; leave such edges out, or shift the weights."
+        )
+    T = A.T.tocsr()
+    if all(np.array_equal(getattr(A, x), getattr(T, x)) for x in ("indptr", "indices", "data")):
+        return A
+    difference = abs(A - T)
+    if difference.nnz:
+        i, j, _ = entry(difference, int(difference.data.argmax()))
+        if difference.data.max() > SYMMETRIC * A.data.max():
+            raise ValueError(
+                f"the adjacency is not symmetric: ({i}, {j}) is {A[i, j]:g} and ({j}, {i}) is "
+                f"{A[j, i]:g}. A cut needs an undirected graph: pass A + A.T, or the larger of "
+                "the two (sparse: A.maximum(A.T), dense: np.maximum(A, A.T))."
+            )
+        A = sp.csr_array((A + T) / 2)
+    return A
+
+
+def entry(A: sp.csr_array, position: int) -> tuple[int, int, float]:
+    """Row, column and value of a stored entry."""
+    row = int(np.searchsorted(A.indptr, position, side="right")) - 1
+    return row, int(A.indices[position]), float(A.data[position])
+
+
+def adjacency(X: Any) -> Any:
+    """A matrix as it is; of a graph object the adjacency, nodes in its own order."""
+    if hasattr(X, "adj") and hasattr(X, "number_of_nodes"):  # networkx
+        n, place = len(X.nodes), {node: i for i, node in enumerate(X)}
+        edges = [(place[u], place[v], weight) for u, v, weight in X.edges(data="weight", default=1)]
+    elif hasattr(X, "get_edgelist") and hasattr(X, "vcount"):  # igraph
+        n = X.vcount()
+        weights = X.es["weight"] if "weight" in X.es.attributes() else [1] * X.ecount()
+        edges = [(u, v, w) for (u, v), w in zip(X.get_edgelist(), weights, strict=True)]
+    else:
+        return X
+    if X.is_directed():
+        raise ValueError(
+            "the graph is directed, and a cut needs an undirected one: convert it first, with "
+            "to_undirected() in networkx or as_undirected() in igraph."
+        )
+    table = np.array(edges, dtype=np.float64).reshape(-1, 3)
+    ends = table[:, :2].astype(np.int64)
+    return from_edges(ends[:, 0], ends[:, 1], table[:, 2], n)
+
+
+def from_edges(u: np.ndarray, v: np.ndarray, weight: np.ndarray, n: int) -> sp.csr_array:
+    """Each edge in both directions, loops once, repeated edges added up."""
+    apart = u != v
+    rows, columns = np.r_[u, v[apart]], np.r_[v, u[apart]]
+    return sp.coo_array((np.r_[weight, weight[apart]], (rows, columns)), shape=(n, n)).tocsr()
+
+
+def connected_part(A: sp.csr_array, cut: str) -> tuple[Graph, np.ndarray]:
+    """The graph of the nodes that have an edge (a loop counts), and which nodes these are."""
+    if cut == "normalized" and A.nnz:  # conductance has no unit; a power of two does not round
+        power = int(np.frexp(A.data.max())[1])
+        A = sp.csr_array((np.ldexp(A.data, -power), A.indices, A.indptr), shape=A.shape)
+    with np.errstate(over="ignore"):
+        degree = np.asarray(A.sum(axis=1)).ravel()
+        total = degree.sum()
+    if A.nnz and not LEAST < total < 1 / LEAST:
+        raise ValueError(
+            f"the weights of the edges add up to {total:g}, too near the limits of float64. Divide "
+            "them by a number; for cut='ratio' the resolution is in the same unit."
+        )
+    used = np.flatnonzero(degree > 0)
+    if used.size < degree.size:
+        A, degree = A[used][:, used], degree[used]
+    loops = A.diagonal()
+    if loops.any():
+        rows = np.repeat(np.arange(A.shape[0]), np.diff(A.indptr))
+        apart = rows != A.indices
+        A = sp.csr_array((A.data[apart], (rows[apart], A.indices[apart])), shape=A.shape)
+    delta = np.asarray(A.sum(axis=1)).ravel().astype(np.float64)
+    return Graph(
+        np.require(A.indptr, np.int64, ["C", "W"]),
+        np.require(A.indices, np.int32, ["C", "W"]),
+        np.require(A.data, np.float64, ["C", "W"]),
+        delta,
+        delta + loops if cut == "normalized" else np.ones(used.size),
+    ), used

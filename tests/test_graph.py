@@ -1,0 +1,639 @@
+"""GraphCut and its path: against plain loops, brute force and graphs with known communities."""
+
+import csv
+import gzip
+import os
+import pickle
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from reference import graph_cut as reference
+from reference.partitions import all_partitions
+from sklearn.datasets import make_blobs
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.metrics import normalized_mutual_info_score as nmi
+from sklearn.neighbors import kneighbors_graph
+
+from madbayes import GraphCut, cli, penalties
+from madbayes._engine import graph_search
+from madbayes._engine.graph_input import check_graph, connected_part
+from madbayes._engine.graph_search import combine, measure, one_run
+from madbayes.graph.graph_cut import kernel_dp_means, least_sigma, objective, to_lambda
+
+CUTS = pytest.mark.parametrize("cut", ["normalized", "ratio"])
+
+
+def random_graph(n, p, seed, *, weighted=False, loops=False):
+    """A dense adjacency in which every node has an edge."""
+    rng = np.random.default_rng(seed)
+    A = np.triu(rng.random((n, n)) < p, 1).astype(float)
+    for i in range(n - 1):
+        if not A[i].any() and not A[:, i].any():
+            A[i, n - 1] = 1
+    if not A[:, n - 1].any():
+        A[0, n - 1] = 1
+    if weighted:
+        A *= rng.uniform(0.1, 3, A.shape)
+    A = A + A.T
+    if loops:
+        A += np.diag(rng.uniform(0, 2, n) * (rng.random(n) < 0.5))
+    return A
+
+
+def planted(n, k, degree, mixing, seed=0):
+    """(CSR, labels): k communities of equal size; the share `mixing` of the edges goes anywhere."""
+    rng = np.random.default_rng(seed)
+    labels = rng.permutation(np.arange(n) % k)
+    members = np.argsort(labels, kind="stable").reshape(k, -1)
+    u = rng.integers(0, n, n * degree // 2)
+    v = members[labels[u], rng.integers(0, n // k, u.size)]
+    anywhere = rng.random(u.size) < mixing
+    v[anywhere] = rng.integers(0, n, anywhere.sum())
+    A = sp.coo_array((np.ones(u.size), (u, v)), shape=(n, n)).tocsr()
+    A = ((A + A.T) > 0).astype(float).tolil()
+    A.setdiag(0)
+    return sp.csr_array(A), labels
+
+
+def ring_of_cliques(k, size):
+    A = np.kron(np.eye(k), np.ones((size, size)) - np.eye(size))
+    ends = np.arange(0, k * size, size)
+    A[ends, ends - 1] = A[ends - 1, ends] = 1
+    return A, np.repeat(np.arange(k), size)
+
+
+def units(A, cut):
+    """Resolutions are compared with this."""
+    return 1.0 if cut == "normalized" else A.sum() / len(A)
+
+
+def same(a, b):
+    return nmi(a, b) > 1 - 1e-9 and len(np.unique(a)) == len(np.unique(b))
+
+
+# The objective
+
+
+@CUTS
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("loops", [False, True])
+def test_fitted_numbers_agree_with_the_formula(cut, weighted, loops):
+    A = random_graph(12, 0.3, 3, weighted=weighted, loops=loops)
+    theta = 0.6 * units(A, cut)
+    model = GraphCut(theta, cut=cut, random_state=0).fit(A)
+    expected = reference.objective(A, model.labels_, theta, cut)
+    assert model.objective_ == pytest.approx(expected)
+    assert objective(A, model.labels_, theta, cut) == pytest.approx(expected)
+    assert model.cut_ - theta * model.n_clusters_ == pytest.approx(expected)
+    w = reference.node_weights(A, cut)
+    for c in range(model.n_clusters_):
+        inside = model.labels_ == c
+        assert model.conductance_[c] == pytest.approx(
+            A[inside][:, ~inside].sum() / w[inside].sum(), abs=1e-12
+        )
+    sizes = [w[model.labels_ == c].sum() for c in range(model.n_clusters_)]
+    assert sizes == sorted(sizes, reverse=True)
+    assert model.objective_history_[-1] == model.objective_
+    assert (np.diff(model.objective_history_) <= 1e-12).all()
+
+
+@CUTS
+@pytest.mark.parametrize("seed", range(4))
+def test_theorem_5_3(cut, seed):
+    """J(K, W) + λk is the penalized cut plus a constant, and K is positive semi-definite."""
+    A = random_graph(7, 0.4, seed, weighted=seed > 1, loops=seed % 2 == 1)
+    sigma = least_sigma(connected_part(check_graph(A), cut)[0], cut)
+    K, w = reference.kernel(A, sigma, cut), reference.node_weights(A, cut)
+    assert np.linalg.eigvalsh(K).min() > -1e-9
+    theta = 0.4
+    penalty = to_lambda(theta, sigma, cut)
+    model = GraphCut(theta, cut=cut).fit(A)
+    assert (model.sigma_, model.lambda_) == (sigma, penalty)
+    if cut == "normalized":
+        constant = sigma * 7 + (A.diagonal() / w).sum()
+    else:
+        constant = sigma * 7 - (A.sum(axis=1) - A.diagonal()).sum()
+    rng = np.random.default_rng(seed)
+    for _ in range(5):
+        labels = rng.integers(0, 3, 7)
+        k = len(set(labels))
+        J = reference.kernel_objective(K, w, labels)
+        F = reference.objective(A, labels, theta, cut)
+        assert J + penalty * k == pytest.approx(constant + F)
+
+
+# The printed algorithm
+
+
+@CUTS
+@pytest.mark.parametrize("seed", range(12))
+def test_paper_is_the_plain_loop(cut, seed):
+    rng = np.random.default_rng(seed)
+    n = int(rng.integers(2, 14))
+    A = random_graph(n, 0.35, seed, weighted=seed % 3 > 0, loops=seed % 2 == 1)
+    graph, used = connected_part(check_graph(A), cut)
+    assert used.size == n
+    sigma = least_sigma(graph, cut)
+    K, w = reference.kernel(A, sigma, cut), reference.node_weights(A, cut)
+    changed = 0
+    for share in (0.3, 0.8, 1.05, 1.3, 1.6):
+        theta = share * units(A, cut)
+        for start in (np.zeros(n, int), rng.integers(0, 4, n)):
+            start = np.unique(start, return_inverse=True)[1]
+            found = kernel_dp_means(graph, theta, cut, max_iter=300, start=start)
+            expected = reference.dp_means(K, w, to_lambda(theta, sigma, cut), start)
+            np.testing.assert_array_equal(found.division.labels, by_appearance(expected))
+            assert (np.diff(found.history) <= 1e-9).all()
+            assert found.converged
+            changed += len(found.history) > 1
+    assert changed
+
+
+def by_appearance(labels):
+    """Labels 0, 1, … in the order in which they appear."""
+    order = list(dict.fromkeys(labels.tolist()))
+    return [order.index(c) for c in labels]
+
+
+def test_paper_stays_at_one_cluster_and_search_does_not():
+    A, labels = ring_of_cliques(6, 5)
+    for theta in (0.2, 0.5, 0.95):
+        printed = GraphCut(theta, algorithm="paper").fit(A)
+        assert printed.n_clusters_ == 1
+        found = GraphCut(theta, random_state=0).fit(A)
+        assert same(found.labels_, labels)
+        assert found.objective_ < printed.objective_
+    opens = GraphCut(1.5, algorithm="paper").fit(A)
+    assert opens.n_clusters_ > 1
+    with pytest.warns(ConvergenceWarning, match="max_iter=1 "):
+        GraphCut(1.5, algorithm="paper", max_iter=1).fit(A)
+
+
+# The search
+
+
+@CUTS
+def test_search_finds_the_lowest_objective_of_small_graphs(cut):
+    found_lowest = tried = 0
+    for seed in range(30):
+        n = 4 + seed % 4
+        A = random_graph(n, 0.4, seed, weighted=seed % 3 == 1, loops=seed % 5 == 2)
+        for share in (0.15, 0.4, 0.7, 0.9):
+            theta = share * units(A, cut)
+            model = GraphCut(theta, cut=cut, random_state=seed).fit(A)
+            lowest = min(objective(A, labels, theta, cut) for labels in all_partitions(n))
+            assert model.objective_ >= lowest - 1e-9
+            tried += 1
+            found_lowest += model.objective_ <= lowest + 1e-9
+    assert found_lowest >= 0.97 * tried, (found_lowest, tried)
+
+
+@CUTS
+@pytest.mark.parametrize("seed", range(6))
+def test_search_ends_where_no_move_helps(cut, seed):
+    A = random_graph(25, 0.15, seed, weighted=seed % 2 == 1, loops=seed % 3 == 1)
+    graph = connected_part(check_graph(A), cut)[0]
+    for share in (0.2, 0.5, 0.8, 1.2):
+        theta = share * units(A, cut)
+        rng = np.random.RandomState(seed)
+        one, other = (one_run(graph, theta, rng, 100) for _ in range(2))
+        both = combine(graph, one, other, theta, rng, 100)
+        assert one.settled and other.settled and both.settled
+        fitted = GraphCut(theta, cut=cut, random_state=seed).fit(A).labels_
+        for labels in (one.labels, both.labels, fitted):
+            here = reference.objective(A, labels, theta, cut)
+            assert reference.lowest_neighbour(A, labels, theta, cut) > here - 1e-8
+        assert both.objective(theta) <= min(one.objective(theta), other.objective(theta)) + 1e-12
+
+
+@settings(deadline=None, max_examples=40)
+@given(st.integers(0, 10_000), st.integers(2, 20), st.floats(0.05, 1.5))
+def test_properties_of_a_fit(seed, n, theta):
+    A = random_graph(n, 0.3, seed, weighted=True)
+    model = GraphCut(theta, random_state=0).fit(A)
+    assert sorted(set(model.labels_)) == list(range(model.n_clusters_))
+    assert model.objective_ <= -theta * sp.csgraph.connected_components(A > 0)[0] + 1e-9
+    # conductance has no unit, and a power of two does not even round
+    np.testing.assert_array_equal(
+        GraphCut(theta, random_state=0).fit(A * 1024).labels_, model.labels_
+    )
+    # an isolated node changes nothing but its own label
+    wider = np.zeros((n + 1, n + 1))
+    wider[1:, 1:] = A
+    labels = GraphCut(theta, random_state=0).fit(wider).labels_
+    np.testing.assert_array_equal(labels, np.r_[-1, model.labels_])
+
+
+def test_planted_communities():
+    A, labels = planted(1500, 30, 16, 0.3)
+    model = GraphCut(0.6, random_state=0).fit(A)
+    assert model.n_clusters_ == 30
+    assert nmi(model.labels_, labels) > 0.99
+    again = GraphCut(0.6, random_state=0).fit(A)
+    np.testing.assert_array_equal(again.labels_, model.labels_)
+    low = GraphCut(0.1, random_state=0).fit(A)  # below the conductance of the communities
+    assert low.n_clusters_ == 1
+    first, second = (GraphCut(random_state=0).fit(A) for _ in range(2))
+    assert first.n_clusters_ == pytest.approx(30, abs=1)
+    np.testing.assert_array_equal(first.labels_, second.labels_)
+    assert first.resolution_ == second.resolution_
+
+
+def test_a_search_that_is_stopped_says_so(monkeypatch):
+    A = np.eye(300, k=1) + np.eye(300, k=-1)
+    monkeypatch.setattr(graph_search, "PATIENCE", 0)
+    with pytest.warns(ConvergenceWarning, match="stopped before"):
+        assert not GraphCut(0.02, random_state=0).fit(A).converged_
+
+
+def test_points_through_their_neighbours():
+    X, labels = make_blobs(150, random_state=1)
+    A = kneighbors_graph(X, 8)
+    assert nmi(GraphCut(random_state=0).fit(A.maximum(A.T)).labels_, labels) > 0.9
+
+
+def test_more_effort_never_hurts():
+    A = random_graph(60, 0.1, 0, weighted=True)
+    once = GraphCut(0.5, random_state=0).fit(A).objective_history_
+    twice = GraphCut(0.5, random_state=0, n_init=2).fit(A).objective_history_
+    assert len(twice) == 2 * len(once) > 2
+    np.testing.assert_array_equal(twice[: len(once)], once)
+    assert (np.diff(twice) <= 0).all() and np.ptp(twice) > 0
+
+
+@CUTS
+def test_ring_star_clique_path_and_pieces(cut):
+    A, labels = ring_of_cliques(8, 6)
+    assert same(GraphCut(0.5 * units(A, cut), cut=cut, random_state=0).fit(A).labels_, labels)
+    clique = np.ones((9, 9)) - np.eye(9)
+    star = np.zeros((9, 9))
+    star[0, 1:] = star[1:, 0] = 1
+    for graph in (clique, star):
+        assert GraphCut(0.3 * units(graph, cut), cut=cut).fit(graph).n_clusters_ == 1
+    pieces = np.kron(np.eye(3), clique)  # the components, at any resolution that keeps cliques
+    for theta in (1e-3, 0.4):
+        model = GraphCut(theta, cut=cut).fit(pieces)
+        assert same(model.labels_, np.repeat([0, 1, 2], 9))
+        assert model.cut_ == 0
+        np.testing.assert_array_equal(model.conductance_, 0)
+
+
+def test_one_node_two_nodes_and_none():
+    assert GraphCut(0.5).fit([[0.0]]).labels_.tolist() == [-1]
+    loop = GraphCut(0.5).fit([[2.0]])
+    assert (loop.labels_.tolist(), loop.objective_) == ([0], -0.5)
+    assert GraphCut(0.5).fit([[0, 1], [1, 0]]).labels_.tolist() == [0, 0]
+    for resolution in (0.5, "auto"):
+        for algorithm in ("search", "paper"):
+            model = GraphCut(resolution, algorithm=algorithm).fit(sp.csr_array((4, 4)))
+            assert model.labels_.tolist() == [-1] * 4
+            assert (model.n_clusters_, model.objective_, model.cut_) == (0, 0, 0)
+    assert GraphCut().fit([[0, 1], [1, 0]]).labels_.tolist() == [0, 0]
+
+
+def test_a_loop_counts_once():
+    A = np.array([[3.0, 1, 0], [1, 0, 1], [0, 1, 0]])
+    model = GraphCut(0.9, random_state=0).fit(A)
+    expected = min(objective(A, z, 0.9, "normalized") for z in all_partitions(3))
+    assert model.objective_ == pytest.approx(expected)
+    assert objective(A, np.array([0, 1, 1]), 1.0, "normalized") == pytest.approx(1 / 4 + 1 / 3 - 2)
+
+
+# What it reads
+
+
+class Networkx:
+    """The few methods of a networkx graph that are used."""
+
+    adj = None
+
+    def __init__(self, nodes, edges, directed=False):
+        self.nodes, self._edges, self._directed = nodes, edges, directed
+
+    def __iter__(self):
+        return iter(self.nodes)
+
+    def number_of_nodes(self):
+        return len(self.nodes)
+
+    def is_directed(self):
+        return self._directed
+
+    def edges(self, data, default):
+        assert (data, default) == ("weight", 1)
+        return self._edges
+
+
+class Igraph:
+    """The few methods of an igraph graph that are used."""
+
+    class Edges(dict):
+        def attributes(self):
+            return list(self)
+
+    def __init__(self, n, edges, weights=None, directed=False):
+        self.n, self._edges, self._directed = n, edges, directed
+        self.es = self.Edges() if weights is None else self.Edges(weight=weights)
+
+    def vcount(self):
+        return self.n
+
+    def ecount(self):
+        return len(self._edges)
+
+    def get_edgelist(self):
+        return self._edges
+
+    def is_directed(self):
+        return self._directed
+
+
+def test_graph_objects_and_matrices_are_the_same_graph():
+    A, _ = ring_of_cliques(4, 5)
+    A[0, 0] = 2
+    A[3, 4] = A[4, 3] = 0.25
+    expected = GraphCut(0.5, random_state=0).fit(A)
+    u, v = np.nonzero(np.triu(A))
+    names = [f"n{i}" for i in range(20)]
+    networkx = Networkx(names, [(names[i], names[j], A[i, j]) for i, j in zip(u, v, strict=True)])
+    pairs = list(zip(u.tolist(), v.tolist(), strict=True))
+    igraph = Igraph(20, pairs, [float(A[e]) for e in pairs])
+    for graph in (networkx, igraph, sp.coo_array(A), sp.csc_matrix(A), A.tolist(), A.astype("f4")):
+        model = GraphCut(0.5, random_state=0).fit(graph)
+        np.testing.assert_array_equal(model.labels_, expected.labels_)
+        assert model.objective_ == pytest.approx(expected.objective_)
+    plain = GraphCut(0.5, random_state=0).fit(Igraph(20, [e for e in pairs if e != (0, 0)]))
+    assert plain.n_clusters_ == 4
+    for directed in (Networkx(names, [], directed=True), Igraph(3, [], directed=True)):
+        with pytest.raises(ValueError, match=r"directed.*undirected"):
+            GraphCut(0.5).fit(directed)
+
+
+def test_networkx_itself():
+    A, labels = ring_of_cliques(4, 5)
+    u, v = np.nonzero(np.triu(A))
+    edges = list(zip(u.tolist(), v.tolist(), strict=True))
+    nx = pytest.importorskip("networkx")
+    graph = nx.Graph()
+    graph.add_nodes_from(range(20))
+    graph.add_edges_from(edges)
+    assert same(GraphCut(0.5, random_state=0).fit(graph).labels_, labels)
+    assert same(GraphCut(0.5, random_state=0).fit(nx.MultiGraph(graph)).labels_, labels)
+
+
+def test_input_is_left_alone():
+    A = ring_of_cliques(4, 5)[0]
+    A[0, 0] = 1.0
+    A = sp.csr_array(A)
+    before = A.copy()
+    GraphCut(0.5).fit(A)
+    assert (A != before).nnz == 0 and A.nnz == before.nnz
+    for array in (A.data, A.indices, A.indptr):
+        array.flags.writeable = False
+    assert GraphCut(0.5).fit(A).n_clusters_ == 4
+
+
+def test_rounding_is_symmetric_enough():
+    A = random_graph(10, 0.4, 0, weighted=True)
+    off = A * (1 + 1e-12 * np.random.default_rng(0).random(A.shape))
+    np.testing.assert_array_equal(
+        GraphCut(0.5, random_state=0).fit(off).labels_, GraphCut(0.5, random_state=0).fit(A).labels_
+    )
+
+
+@pytest.mark.parametrize(
+    ("bad", "says"),
+    [
+        (np.ones((3, 2)), r"shape \(3, 2\) and must be square.*kneighbors_graph"),
+        (np.array([[0, -1.5], [-1.5, 0]]), r"Negative values in data.*\(0, 1\) has weight -1.5"),
+        (np.array([[0, 1], [0, 0]]), r"not symmetric: \(0, 1\) is 1 and \(1, 0\) is 0.*A.maximum"),
+        (np.array([[0, np.nan], [np.nan, 0]]), "NaN"),
+        (np.array([[0, np.inf], [np.inf, 0]]), "infinity"),
+        (np.empty((0, 0)), "0 sample|minimum of 1"),
+        (np.arange(3.0), "1D|2D"),
+        ("graph", "."),
+    ],
+)
+@pytest.mark.parametrize("function", [GraphCut(0.5).fit, penalties.cut_path])
+def test_bad_graphs(function, bad, says):
+    with pytest.raises(ValueError, match=says):
+        function(bad)
+
+
+@pytest.mark.parametrize("scale", [1e-323, 1e-300, 1e-200, 1e200, 1e300])
+def test_tiny_and_huge_weights(scale):
+    A = ring_of_cliques(6, 5)[0]
+    for resolution, algorithm in ((0.5, "search"), ("auto", "search"), (1.5, "paper")):
+        model = GraphCut(resolution, algorithm=algorithm, random_state=0)
+        expected = model.fit(A).labels_
+        assert model.n_clusters_ > 1
+        np.testing.assert_array_equal(model.fit(A * scale).labels_, expected)
+    if 1e-270 < scale < 1e270:
+        model = GraphCut(0.5 * scale * 4, cut="ratio", random_state=0).fit(A * scale)
+        assert model.n_clusters_ == 6
+        assert GraphCut(cut="ratio", random_state=0).fit(A * scale).n_clusters_ == 6
+    else:
+        with pytest.raises(ValueError, match=r"limits of float64\. Divide them"):
+            GraphCut(0.5, cut="ratio").fit(A * scale)
+
+
+def test_tiny_and_huge_resolutions():
+    A = ring_of_cliques(6, 5)[0]
+    assert GraphCut(1e-300).fit(A).n_clusters_ == 1
+    assert GraphCut(1e300).fit(A).n_clusters_ == 30
+
+
+@pytest.mark.parametrize(
+    ("model", "error", "says"),
+    [
+        (GraphCut(0), ValueError, "resolution=0 must be a number > 0 or 'auto'.*cut_path"),
+        (GraphCut(-1.0), ValueError, "resolution=-1.0"),
+        (GraphCut(np.nan), ValueError, "resolution=nan"),
+        (GraphCut("fine"), TypeError, "resolution='fine'"),
+        (GraphCut(True), TypeError, "resolution=True"),
+        (GraphCut(cut="min"), ValueError, "cut='min'.*'normalized', 'ratio'"),
+        (GraphCut(algorithm="magic"), ValueError, "algorithm='magic'"),
+        (GraphCut(n_init=0), ValueError, "n_init=0"),
+        (GraphCut(max_iter=2.5), TypeError, "max_iter=2.5"),
+    ],
+    ids=str,
+)
+def test_bad_parameters(model, error, says):
+    with pytest.raises(error, match=says):
+        model.fit(np.ones((2, 2)))
+
+
+# The path
+
+
+@CUTS
+def test_the_path_is_a_staircase(cut):
+    A, labels = ring_of_cliques(12, 5)
+    path = penalties.cut_path(A, cut=cut, random_state=0)
+    assert path.n_clusters[0] == 1 and (np.diff(path.n_clusters) > 0).all()
+    assert (np.diff(path.objective) > 0).all()
+    assert path.resolution_low[0] == 0
+    np.testing.assert_allclose(path.resolution_low[1:], path.resolution_high[:-1])
+    assert (path.resolution_low < path.resolution_high).all()
+    for i, k in enumerate(path.n_clusters):
+        theta = (path.resolution_low[i] + path.resolution_high[i]) / 2
+        assert path.at(theta) == i
+        found = path.labels_at(theta)
+        assert len(np.unique(found)) == k
+        assert objective(A, found, 0, cut) == pytest.approx(path.objective[i])
+    best = path.best()
+    assert (best.n_clusters, best.reason) == (12, "plateau")
+    assert "12 clusters" in best.describe()
+    assert same(path.labels_at(best.resolution), labels)
+    model = GraphCut(cut=cut, random_state=0).fit(A)
+    assert same(model.labels_, labels)
+    assert model.path_.best().resolution == model.resolution_
+    assert same(pickle.loads(pickle.dumps(model)).path_.labels_at(best.resolution), labels)
+
+
+def test_nothing_stands_out_of_random_graphs():
+    wrong = 0
+    for seed, (n, degree) in enumerate([(40, 4), (60, 8), (100, 4), (150, 10), (400, 20)]):
+        A = random_graph(n, degree / n, seed)
+        best = penalties.cut_path(A, random_state=0).best()
+        assert (best.n_clusters == sp.csgraph.connected_components(A)[0]) == (best.reason == "none")
+        wrong += best.reason != "none"
+    assert wrong <= 1
+    for A in (np.ones((12, 12)) - np.eye(12), random_graph(2, 1.0, 0)):
+        assert penalties.cut_path(A).best().reason == "none"
+
+
+def test_isolated_nodes_and_pieces_on_the_path():
+    A = np.zeros((42, 42))
+    A[1:21, 1:21], A[22:, 22:] = ring_of_cliques(4, 5)[0], ring_of_cliques(4, 5)[0]
+    path = penalties.cut_path(A, random_state=0)
+    assert path.n_clusters[0] == 2
+    labels = path.labels_at(path.best().resolution)
+    assert labels[0] == labels[21] == -1
+    assert path.best().n_clusters == 8
+    assert GraphCut(random_state=0).fit(A).n_clusters_ == 8
+
+
+def test_the_picture():
+    figure = pytest.importorskip("matplotlib.figure")
+    path = penalties.cut_path(ring_of_cliques(12, 5)[0], random_state=0)
+    ax = path.plot()
+    assert "12 clusters" in ax.get_title(loc="left")
+    assert path.plot(mine := figure.Figure().add_subplot()) is mine
+    penalties.cut_path(np.ones((3, 3))).plot()
+    penalties.cut_path(np.zeros((3, 3))).plot()
+
+
+def real_graph(name):
+    folder = Path(os.environ.get("MADBAYES_DATA") or "-") / "graphs"
+    if not (folder / f"{name}.edges.txt.gz").exists():
+        pytest.skip(f"needs graphs/{name}.edges.txt.gz in the folder that MADBAYES_DATA names")
+    u, v = np.loadtxt(folder / f"{name}.edges.txt.gz", dtype=int).T
+    with gzip.open(folder / f"{name}.labels.csv.gz", "rt") as stream:
+        labels = [line.strip().split(",")[1] for line in stream][1:]
+    A = sp.coo_array((np.ones(u.size), (u, v)), shape=(len(labels), len(labels))).tocsr()
+    return A + A.T, np.array(labels)
+
+
+@pytest.mark.parametrize(
+    ("name", "least"),
+    [("karate", 0.55), ("dolphins", 0.85), ("polbooks", 0.57), ("football", 0.89)],
+)
+def test_real_graphs(name, least):
+    A, labels = real_graph(name)
+    model = GraphCut(random_state=0).fit(A)
+    assert nmi(model.labels_, labels) > least
+    assert measure(connected_part(check_graph(A), "normalized")[0], model.labels_).objective(
+        model.resolution_
+    ) == pytest.approx(model.objective_)
+
+
+# The command
+
+
+@pytest.fixture
+def command(tmp_path, capsys, monkeypatch):
+    """Run `madbayes graph` on a text; the exit code, both streams and the labels by node."""
+    monkeypatch.setenv("COLUMNS", "200")
+
+    def run(text, *options, name="edges.csv"):
+        if text is not None:
+            (tmp_path / name).write_text(text)
+        out = tmp_path / "out"
+        capsys.readouterr()
+        code = cli.main(["graph", str(tmp_path / name), "--out", str(out), *options])
+        streams = capsys.readouterr()
+        labels = {}
+        if (out / "labels.csv").exists():
+            rows = csv.DictReader((out / "labels.csv").read_text().splitlines())
+            labels = {row["node"]: row["label"] for row in rows}
+        return code, streams.out, " ".join(streams.err.split()), labels
+
+    run.out = tmp_path / "out"
+    return run
+
+
+TRIANGLES = "0 1\n0 2\n1 2\n2 3\n3 4\n3 5\n4 5\n"
+
+
+def test_the_command_finds_and_writes_communities(command):
+    code, out, err, labels = command("# two\n" + TRIANGLES, "--resolution", ".5", name="e.txt")
+    assert code == 0, err
+    assert "2 clusters in 6 nodes and 7 edges" in out
+    assert list(labels) == list("012345")
+    assert labels["0"] == labels["1"] == labels["2"] != labels["3"] == labels["4"] == labels["5"]
+    assert (command.out / "clusters.csv").read_text().startswith("label,size,conductance\n0,3,0.14")
+    assert not (command.out / "path.png").exists()
+    A, _ = ring_of_cliques(12, 5)
+    text = "".join(f"{u},{v}\n" for u, v in zip(*np.nonzero(np.triu(A)), strict=True))
+    code, out, err, labels = command(text)
+    assert code == 0, err
+    assert "12 clusters in 60 nodes" in out and "chosen from the data" in out
+    assert (command.out / "path.png").stat().st_size > 1000
+
+
+def test_the_command_knows_names_weights_and_headers(command):
+    names = str.maketrans("012345", "abcdef")
+    lines = TRIANGLES.translate(names).replace(" ", ",")
+    code, out, err, labels = command("from,to\n" + lines, "--resolution", ".5")
+    assert code == 0 and set(labels) == set("abcdef")
+    code, out, err, labels = command(lines, "--resolution", ".5")
+    assert "7 edges" not in out and "--no-header reads it as an edge" in err
+    code, out, err, labels = command(lines, "--no-header", "--resolution", ".5")
+    assert "7 edges" in out and len(set(labels.values())) == 2
+    # the weight joins c and d
+    weighted = "to,w,from\nb,1,a\nc,1,b\nd,9,c\ne,1,d\nz,0,d\n"
+    code, out, err, labels = command(
+        weighted, "--source", "from", "--target", "to", "--weight", "w", "--resolution", ".5"
+    )
+    assert code == 0, err
+    assert labels["c"] == labels["d"] and labels["z"] == ""
+    code, out, err, labels = command("u,v,w\n1,2,1\n2,1,3\n", "--cut", "ratio", "--no-plot")
+    assert "column w was read as the weight" in err and "1 of 2 edges occur again" in err
+    assert "cut per node" in out
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "says"),
+    [
+        ("a\n1\n2\n", [], "only one column"),
+        ("u,v,w\n1,2,-1\n", [], "weight in row 1, column w is -1"),
+        ("u,v,w\n1,2,x\n", ["--weight", "w"], "column w cannot be the weight"),
+        ("u,v\n1,2\n", ["--weight", "size"], "--weight names 'size'"),
+        ("u,v\n1,2\n", ["--source", "u", "--target", "u"], "give two columns"),
+        ("u,v\na,b\n,b\n", [], "row 2 has no node in column u"),
+        ("u,v\n1,2\n,2\n", [], "row 2 has no node in column u"),
+        ("u,v\n1,2\n", ["--resolution", "0"], "--resolution 0 should be a number > 0"),
+        ("u,v\n1,2\n", ["--cut", "min"], '--cut min should be "normalized" or "ratio"'),
+        (None, [], "There is no file"),
+    ],
+)
+def test_the_command_says_what_is_wrong(command, text, options, says):
+    code, _, err, labels = command(text, *options)
+    assert code == 2 and not labels
+    assert re.search(says.lower(), err.lower())
