@@ -268,11 +268,15 @@ def neighbours(problem: Problem, C: np.ndarray, c: int, k: int) -> np.ndarray:
 
 
 def resolve(sub: Problem, now: Division, trials: int) -> Division:
-    """3. Random re-draws of some centres until so many in a row do not lower J."""
+    """3. Random re-draws of some centres until so many in a row do not lower J.
+
+    Every third time of any number of them: a few clusters of many groups each hold each other fast.
+    """
     failed = 0
     while failed < trials:
-        uniforms = sub.rng.random_sample(3 + 2 * REDRAW)
-        centers = moves.redraw_some(sub.X, sub.w, now.centers, REDRAW, uniforms)
+        most = REDRAW if failed % 3 else now.k
+        uniforms = sub.rng.random_sample(3 + 2 * most)
+        centers = moves.redraw_some(sub.X, sub.w, now.centers, most, uniforms)
         labels, _, J = moves.relax(sub.X, sub.w, centers, sub.penalty, sub.cap, sub.unit)
         failed += 1
         if J < now.objective * (1 - 1e-9):
