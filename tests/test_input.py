@@ -5,10 +5,17 @@ import pytest
 import scipy.sparse as sp
 from sklearn.exceptions import NotFittedError
 
-from madbayes import DPMeans, KMeans, penalties
+from madbayes import DPMeans, KernelDPMeans, KMeans, penalties
 
 X = np.random.default_rng(0).normal(size=(40, 3))
-MODELS = [KMeans(2), DPMeans(), DPMeans(3.0), DPMeans(3.0, algorithm="paper")]
+MODELS = [
+    KMeans(2),
+    DPMeans(),
+    DPMeans(3.0),
+    DPMeans(3.0, algorithm="paper"),
+    KernelDPMeans(),
+    KernelDPMeans(3.0, algorithm="paper"),
+]
 
 
 @pytest.mark.parametrize("model", MODELS, ids=str)
@@ -121,7 +128,7 @@ def test_bad_weights_and_bad_rows_later(model):
 
 
 def test_before_fit():
-    for model in (KMeans(), DPMeans()):
+    for model in (KMeans(), DPMeans(), KernelDPMeans()):
         for method in (model.predict, model.transform, model.score):
             with pytest.raises(NotFittedError):
                 method(X)

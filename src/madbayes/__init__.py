@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from madbayes import penalties, plots
-    from madbayes.cluster import DPMeans, KMeans
+    from madbayes.cluster import DPMeans, KernelDPMeans, KMeans
     from madbayes.features import BPMeans, CollapsedBPMeans, KFeatures, StepwiseKFeatures
 
 __version__ = "0.1.0"
@@ -18,6 +18,7 @@ __all__ = [
     "DPMeans",
     "KFeatures",
     "KMeans",
+    "KernelDPMeans",
     "StepwiseKFeatures",
     "penalties",
     "plots",
@@ -29,6 +30,7 @@ _HOME = {
     "DPMeans": "cluster",
     "KFeatures": "features",
     "KMeans": "cluster",
+    "KernelDPMeans": "cluster",
     "StepwiseKFeatures": "features",
 }
 

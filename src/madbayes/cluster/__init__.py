@@ -1,6 +1,7 @@
 """Clusterings of rows: one algorithm, one file."""
 
 from madbayes.cluster.dp_means import DPMeans
+from madbayes.cluster.kernel_dp_means import KernelDPMeans
 from madbayes.cluster.kmeans import KMeans
 
-__all__ = ["DPMeans", "KMeans"]
+__all__ = ["DPMeans", "KMeans", "KernelDPMeans"]
