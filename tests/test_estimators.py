@@ -9,7 +9,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from madbayes import DPMeans, KernelDPMeans, KMeans
+from madbayes import DPMeans, KernelDPMeans, KMeans, SpectralDPMeans
 
 PRINTED = {
     f"check_sample_weight_equivalence_on_{kind}_data": (
@@ -29,6 +29,9 @@ PRINTED = {
         KernelDPMeans(),
         KernelDPMeans(0.5),
         KernelDPMeans(0.5, algorithm="paper"),
+        SpectralDPMeans(),
+        SpectralDPMeans(0.5),
+        SpectralDPMeans(0.5, kernel="rbf"),
     ],
     expected_failed_checks=lambda model: (
         PRINTED if getattr(model, "algorithm", None) == "paper" else {}
@@ -44,6 +47,7 @@ def test_scikit_learn_conventions(estimator, check):
         KMeans(3, random_state=0),
         DPMeans(random_state=0),
         KernelDPMeans(random_state=0),
+        SpectralDPMeans(random_state=0),
     ],
     ids=str,
 )

@@ -5,7 +5,7 @@ import pytest
 import scipy.sparse as sp
 from sklearn.exceptions import NotFittedError
 
-from madbayes import DPMeans, KernelDPMeans, KMeans, penalties
+from madbayes import DPMeans, KernelDPMeans, KMeans, SpectralDPMeans, penalties
 
 X = np.random.default_rng(0).normal(size=(40, 3))
 MODELS = [
@@ -15,6 +15,7 @@ MODELS = [
     DPMeans(3.0, algorithm="paper"),
     KernelDPMeans(),
     KernelDPMeans(3.0, algorithm="paper"),
+    SpectralDPMeans(3.0),
 ]
 
 
@@ -128,7 +129,7 @@ def test_bad_weights_and_bad_rows_later(model):
 
 
 def test_before_fit():
-    for model in (KMeans(), DPMeans(), KernelDPMeans()):
+    for model in (KMeans(), DPMeans(), KernelDPMeans(), SpectralDPMeans()):
         for method in (model.predict, model.transform, model.score):
             with pytest.raises(NotFittedError):
                 method(X)

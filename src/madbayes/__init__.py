@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from madbayes import penalties, plots
-    from madbayes.cluster import DPMeans, KernelDPMeans, KMeans
+    from madbayes.cluster import DPMeans, KernelDPMeans, KMeans, SpectralDPMeans
     from madbayes.features import BPMeans, CollapsedBPMeans, KFeatures, StepwiseKFeatures
 
 __version__ = "0.1.0"
@@ -19,6 +19,7 @@ __all__ = [
     "KFeatures",
     "KMeans",
     "KernelDPMeans",
+    "SpectralDPMeans",
     "StepwiseKFeatures",
     "penalties",
     "plots",
@@ -31,6 +32,7 @@ _HOME = {
     "KFeatures": "features",
     "KMeans": "cluster",
     "KernelDPMeans": "cluster",
+    "SpectralDPMeans": "cluster",
     "StepwiseKFeatures": "features",
 }
 
