@@ -9,10 +9,11 @@ import argparse
 
 import dp_means
 import how_many
+import kernels
 import kmeans
 from common import machine, say, write_section
 
-SCRIPTS = {"kmeans": kmeans, "dp_means": dp_means, "how_many": how_many}
+SCRIPTS = {"kmeans": kmeans, "dp_means": dp_means, "how_many": how_many, "kernels": kernels}
 
 
 def main():
