@@ -12,6 +12,7 @@ import dp_means
 import features
 import graphs
 import how_many
+import kernels
 import kmeans
 import medoids
 import online
@@ -26,6 +27,7 @@ SCRIPTS = {
     "online": online,
     "medoids": medoids,
     "graphs": graphs,
+    "kernels": kernels,
 }
 
 

@@ -10,6 +10,7 @@ from reference.collapsed_dp_means import collapsed_dp_means as plain
 from reference.partitions import objective
 from sklearn.exceptions import ConvergenceWarning
 
+import madbayes._engine.checks as checks
 import madbayes.cluster.collapsed_dp_means as module
 from madbayes import CollapsedDPMeans, DPMeans, penalties
 from madbayes._kernels.collapsed import pass_over_rows
@@ -220,6 +221,6 @@ def test_errors_and_warnings(monkeypatch):
             CollapsedDPMeans(**{"penalty": 1.0, **options}).fit(X)
     with pytest.warns(ConvergenceWarning, match="max_iter=1 passes"):
         CollapsedDPMeans(1.0, init="one", max_iter=1).fit(X)
-    monkeypatch.setattr(module, "DENSE_VALUES", 100)
+    monkeypatch.setattr(checks, "DENSE_VALUES", 100)
     with pytest.raises(ValueError, match=r"Use DPMeans, or .*TruncatedSVD"):
         CollapsedDPMeans(1.0).fit(sp.csr_matrix(X))

@@ -15,10 +15,12 @@ from madbayes import (
     DPMedoids,
     EllipticalMeans,
     GraphCut,
+    KernelDPMeans,
     KMeans,
     KMedoids,
     OnlineDPMeans,
     OnlineKMeans,
+    SpectralDPMeans,
 )
 
 PRINTED = {
@@ -67,6 +69,12 @@ def expected_failures(model):
         DPMedoids(2.0, algorithm="paper"),
         EllipticalMeans(3),
         EllipticalMeans(penalty=1.0),
+        KernelDPMeans(),
+        KernelDPMeans(0.5),
+        KernelDPMeans(0.5, algorithm="paper"),
+        SpectralDPMeans(),
+        SpectralDPMeans(0.5),
+        SpectralDPMeans(0.5, kernel="rbf"),
     ],
     expected_failed_checks=expected_failures,
 )
@@ -96,6 +104,8 @@ def test_scikit_learn_conventions_of_graphs(estimator, check):
         KMedoids(3),
         DPMedoids(),
         EllipticalMeans(3, random_state=0),
+        KernelDPMeans(random_state=0),
+        SpectralDPMeans(random_state=0),
     ],
     ids=str,
 )

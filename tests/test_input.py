@@ -10,10 +10,12 @@ from madbayes import (
     DPMeans,
     DPMedoids,
     EllipticalMeans,
+    KernelDPMeans,
     KMeans,
     KMedoids,
     OnlineDPMeans,
     OnlineKMeans,
+    SpectralDPMeans,
     penalties,
 )
 
@@ -31,6 +33,9 @@ MODELS = [
     DPMedoids(3.0, algorithm="paper"),
     EllipticalMeans(2),
     EllipticalMeans(penalty=3.0),
+    KernelDPMeans(),
+    KernelDPMeans(3.0, algorithm="paper"),
+    SpectralDPMeans(3.0),
 ]
 
 
@@ -164,6 +169,8 @@ def test_before_fit():
         KMedoids(),
         DPMedoids(),
         EllipticalMeans(2),
+        KernelDPMeans(),
+        SpectralDPMeans(),
     ):
         for method in (model.predict, model.transform, model.score):
             with pytest.raises(NotFittedError):

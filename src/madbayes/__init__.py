@@ -13,10 +13,12 @@ if TYPE_CHECKING:
         DPMeans,
         DPMedoids,
         EllipticalMeans,
+        KernelDPMeans,
         KMeans,
         KMedoids,
         OnlineDPMeans,
         OnlineKMeans,
+        SpectralDPMeans,
     )
     from madbayes.features import BPMeans, CollapsedBPMeans, KFeatures, StepwiseKFeatures
     from madbayes.graph import GraphCut
@@ -33,8 +35,10 @@ __all__ = [
     "KFeatures",
     "KMeans",
     "KMedoids",
+    "KernelDPMeans",
     "OnlineDPMeans",
     "OnlineKMeans",
+    "SpectralDPMeans",
     "StepwiseKFeatures",
     "penalties",
     "plots",
@@ -53,6 +57,8 @@ _HOME = {
     "OnlineDPMeans": "cluster",
     "OnlineKMeans": "cluster",
     "KMedoids": "cluster",
+    "KernelDPMeans": "cluster",
+    "SpectralDPMeans": "cluster",
     "StepwiseKFeatures": "features",
 }
 

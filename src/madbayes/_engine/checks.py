@@ -15,6 +15,8 @@ from sklearn.utils.validation import check_array, validate_data
 # Kept as they are and converted block by block; everything else becomes float64.
 DTYPES = [np.float64, np.float32, np.float16, np.uint8, np.int8, np.uint16, np.int16]
 
+DENSE_VALUES = 2**28  # a CSR matrix up to this size may be made dense
+
 
 def check_rows(estimator: BaseEstimator, X: Any, *, reset: bool = True) -> Any:
     """X as a 2-d array or CSR matrix of finite numbers, copied only where it has to be."""
@@ -43,6 +45,20 @@ def canonical(X: Any) -> Any:
         X = X.copy()
         X.sum_duplicates()
     return X
+
+
+def dense(X: Any, who: str) -> np.ndarray:
+    """For algorithms that need the rows dense."""
+    if not sp.issparse(X):
+        return X
+    n, d = X.shape
+    if n * d > DENSE_VALUES:
+        raise ValueError(
+            f"{who} works on dense rows, and this sparse matrix of shape {(n, d)} would have "
+            f"{n * d:.2g} values. Use DPMeans, or reduce the columns first, for example with "
+            "sklearn.decomposition.TruncatedSVD."
+        )
+    return X.toarray()
 
 
 def check_weight(sample_weight: Any, n: int) -> np.ndarray | None:

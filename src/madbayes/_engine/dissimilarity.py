@@ -156,7 +156,7 @@ def frozen(D: np.ndarray) -> np.ndarray:
 class MedoidsMixin(CentersMixin):
     """Estimators with `medoid_indices_`."""
 
-    metric: Metric
+    metric: Metric  # type: ignore[assignment]
     medoid_indices_: np.ndarray
 
     def transform(self, X: Any) -> np.ndarray:

@@ -21,7 +21,6 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
-import scipy.sparse as sp
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
@@ -33,6 +32,7 @@ from madbayes._engine.checks import (
     check_penalty,
     check_rows,
     check_weight,
+    dense,
 )
 from madbayes._engine.lloyd import nearest
 from madbayes._engine.partition import Partition
@@ -46,7 +46,6 @@ from madbayes.cluster.dp_search import Problem, over_segment
 from madbayes.penalties.farthest import largest_gap
 from madbayes.penalties.path import find_path
 
-DENSE_VALUES = 2**28  # a CSR matrix up to this size is made dense
 LOST = 1e-12  # of the size of X: how far a mean may be off by rounding
 
 __all__ = ["CollapsedDPMeans", "collapsed_dp_means", "objective"]
@@ -202,7 +201,7 @@ class CollapsedDPMeans(CentersMixin):
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Cluster the rows of X."""
-        X = dense(check_rows(self, X))
+        X = dense(check_rows(self, X), "CollapsedDPMeans")
         weight = check_weight(sample_weight, X.shape[0])
         penalty = check_penalty(self.penalty, "auto", "farthest-first")
         check_choice("init", self.init, "ward", "one")
@@ -294,17 +293,3 @@ def first_labels(problem: Problem, init: str, found: np.ndarray | None, run: Run
         given = problem.division(nearest(problem.X, found, run))
         start = min(start, given, key=lambda division: division.objective)
     return start.labels
-
-
-def dense(X: Any) -> np.ndarray:
-    """Single rows move to and fro, which needs them dense."""
-    if not sp.issparse(X):
-        return X
-    n, d = X.shape
-    if n * d > DENSE_VALUES:
-        raise ValueError(
-            f"CollapsedDPMeans works on dense rows, and this sparse matrix of shape {(n, d)} would "
-            f"have {n * d:.2g} values. Use DPMeans, or reduce the columns first, "
-            "for example with sklearn.decomposition.TruncatedSVD."
-        )
-    return X.toarray()

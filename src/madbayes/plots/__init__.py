@@ -2,5 +2,6 @@
 
 from madbayes.plots.features import features
 from madbayes.plots.scatter import scatter
+from madbayes.plots.spectrum import spectrum
 
-__all__ = ["features", "scatter"]
+__all__ = ["features", "scatter", "spectrum"]

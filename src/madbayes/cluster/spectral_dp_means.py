@@ -1,0 +1,361 @@
+"""Spectral DP-means: the relaxation of the DP-means objective, rounded and polished (KJ 5.1).
+
+Objective: J = Σ_n w_n ‖φ(x_n) - μ_{z_n}‖² + λk = tr A - tr(Yᵀ(A - λI)Y) with A = W^½ K W^½ and
+Y = W^½ Z (ZᵀWZ)^-½ (KJ Lemma 5.1, with weights). Relaxed to any Y with YᵀY = I, the best Y are all
+eigenvectors of A whose eigenvalues exceed λ (KJ Theorem 5.2).
+
+1. Centre the kernel at the (weighted) mean of the rows, so that W^½1 is an eigenvector of value 0.
+2. Find the r eigenvalues above λ, and their vectors Y. They leave room for k = r + 1 clusters.
+3. Cluster the rows of W^-½ Y by k-means with that k.
+4. Polish with exact moves at the original λ, which also revise k.
+
+The lower bound: every Y of a partition contains W^½1, hence J ≥ tr A + λ - Σ_{r} (eigenvalue - λ).
+
+Departs from the paper: the kernel is centred first. Without that the largest eigenvalue is about
+where the origin is, it counts as a cluster or not depending on a shift of the data that changes
+nothing else, and the bound is weaker. Step 4 is not in the paper: a relaxed solution is no
+partition.
+"""
+
+from typing import Any, Self
+
+import numpy as np
+import scipy.sparse as sp
+from sklearn.metrics import pairwise_distances_argmin
+from sklearn.neighbors import kneighbors_graph
+from sklearn.utils import check_random_state
+
+from madbayes._engine.checks import check_count, check_penalty, check_rows, dense
+from madbayes._engine.gram import HELD_ROWS, Gram
+from madbayes._engine.kernel_base import KernelMixin, is_all
+from madbayes._engine.lloyd import lloyd_passes, nearest
+from madbayes._engine.rows import Rows
+from madbayes._engine.seeding import kmeans_plus_plus
+from madbayes._engine.spectrum import (
+    DENSE,
+    Spectrum,
+    dense_spectrum,
+    lanczos_spectrum,
+    linear_spectrum,
+)
+from madbayes._engine.threads import Run, workers
+from madbayes.cluster import dp_search, kernel_search
+from madbayes.cluster.dp_means import by_size
+from madbayes.penalties.kernel_path import widest_step
+from madbayes.penalties.path import find_path
+
+STARTS = 3  # of k-means
+SAMPLE = 10_000  # rows (at least 50 per cluster) that it looks at
+LOWEST = 0.7  # eigenvalue of a graph that "auto" looks at …
+MOST = 64  # … and how many of them
+GAP = 2.1  # how wide a gap must be; rows along a line reach 2 (c grows as the square of k)
+FLOOR = 1e-4  # what is nearer to 1 counts as 1
+
+
+def relaxed_bound(trace: float, eigenvalues: np.ndarray, penalty: float) -> float:
+    """What no partition can be below (KJ Theorem 5.2); `eigenvalues`: those above the penalty."""
+    return float(trace + penalty - (eigenvalues - penalty).sum())
+
+
+def centred_spectrum(
+    gram: Gram,
+    w: np.ndarray,
+    penalty: float,
+    random_state: np.random.RandomState,
+    most: int | None = None,
+) -> tuple[Spectrum, float]:
+    """1. and 2. for a kernel matrix (`most`: about so many); second: its trace when centred."""
+    root, total = np.sqrt(w), float(w.sum())
+    one_cluster = np.zeros(gram.n, np.int64)
+    mean = np.concatenate([M[:, 0] for _, _, M in gram.sums(w, one_cluster, 1)]) / total
+    middle = float(w @ mean) / total
+    trace = float(w @ (gram.diagonal - 2 * mean + middle))
+    if gram.n <= DENSE:
+        A = gram.rows(np.arange(gram.n)) - mean - mean[:, None] + middle
+        return dense_spectrum(A * root * root[:, None], penalty), trace
+    unit = root / np.sqrt(total)
+    A = gram.sparse if gram.sparse is not None else gram.rows(slice(0, gram.n))
+
+    def multiply(x: np.ndarray) -> np.ndarray:
+        y = root * (A @ (root * (x - unit * (unit @ x))))
+        return y - unit * (unit @ y)
+
+    return lanczos_spectrum(multiply, gram.n, penalty, random_state, most), trace
+
+
+def cluster_rows(
+    Y: np.ndarray, w: np.ndarray, cap: int | None, random_state: np.random.RandomState, run: Run
+) -> np.ndarray:
+    """3. K-means with one cluster more than columns; labels. Of many rows a sample decides."""
+    if Y.shape[1] == 0:
+        return np.zeros(len(Y), np.int64)
+    k = min(Y.shape[1] + 1, len(Y), cap or len(Y))
+    size = max(SAMPLE, 50 * k)
+    some = np.arange(len(Y))
+    if len(Y) > size:
+        some = np.sort(random_state.choice(len(Y), size, replace=False))
+    X, v = Y[some], w[some]
+    starts = [kmeans_plus_plus(Rows(X), v, k, random_state, run) for _ in range(STARTS)]
+    found = [lloyd_passes(X, start, v, 50, run) for start in starts]
+    labels, centers, _ = min(found, key=lambda result: result[2])
+    return labels if len(some) == len(Y) else nearest(Y, centers, run)
+
+
+def neighbour_graph(X: Any, s: np.ndarray, n_neighbors: int, n_jobs: int | None) -> Any:
+    """The graph of nearest neighbours A as a kernel and weights: D⁻¹AD⁻¹ and the degrees D.
+
+    With these, J is the normalized cut plus (λ - 1)k, up to a constant (KJ Theorem 5.3), and the
+    eigenvalues are those of D^-½ A D^-½. A row of weight s counts as s equal rows.
+    """
+    near = kneighbors_graph(X, n_neighbors, include_self=True, n_jobs=n_jobs)
+    weights = sp.diags_array(s)
+    A = sp.csr_array(weights @ (near + near.T) @ weights) / 2
+    degree = np.asarray(A.sum(axis=1)).ravel()
+    inverse = sp.diags_array(1 / degree)
+    return sp.csr_array(inverse @ A @ inverse), degree
+
+
+def widest_gap(
+    gram: Gram, w: np.ndarray, cap: int | None, random_state: np.random.RandomState
+) -> float:
+    """A penalty for a graph: in the widest gap √k·log(c_k/c_{k-1}) of c = 1 - eigenvalue.
+
+    Eigenvalues near 1 belong to groups that a random walk hardly leaves.
+    """
+    (values, _), _ = centred_spectrum(gram, w, LOWEST, random_state, most=MOST)
+    c = np.maximum(1 - values[: cap or None], FLOOR)
+    k = np.arange(2, len(c) + 1)
+    width = np.sqrt(k) * np.log(c[1:] / c[:-1])
+    if len(width) == 0 or width.max() < GAP:
+        return float(1 - c[0] / 2) if len(c) else LOWEST
+    at = int(np.argmax(width))
+    return float(1 - np.sqrt(c[at] * c[at + 1]))
+
+
+class SpectralDPMeans(KernelMixin):
+    """DP-means by the eigenvectors of a kernel, and a bound on what any clustering can reach.
+
+    Minimises the objective of `DPMeans` (of `KernelDPMeans` for a kernel other than "linear"): all
+    eigenvectors with eigenvalues above `penalty` are the best relaxed solution (Kulis & Jordan
+    2012, 5.1); their rows are clustered, and the result is polished by exact moves.
+
+    Use it to know how far from the optimum a DP-means result can be at most (`relaxed_bound_`,
+    `gap_`), to see in the spectrum which numbers of clusters the data separates (`plots.spectrum`),
+    and with ``kernel="nearest_neighbors"`` for curved clusters. Do not use it for the lowest
+    objective: `DPMeans` and `KernelDPMeans` search longer.
+
+    Parameters
+    ----------
+    penalty : float or "auto", default="auto"
+        The cost of one more cluster, in squared-distance units. With "nearest_neighbors" between 0
+        and 1: groups from which a random walk escapes with probability below 1 - `penalty` stay
+        apart. "auto" is `penalties.path` for the linear kernel, a rule like that of `KernelDPMeans`
+        for others, and the widest gap between eigenvalues for "nearest_neighbors".
+    kernel : str or callable, default="linear"
+        As in `KernelDPMeans` ("precomputed" may be sparse), or "nearest_neighbors": the graph of
+        each row and its nearest ones, normalized (it cannot `predict`, `transform` or `score`).
+    gamma, degree, coef0, kernel_params
+        As in `KernelDPMeans`.
+    n_neighbors : int, default=10
+        For "nearest_neighbors"; the row itself counts.
+    max_clusters : int or None
+        Never more clusters than this.
+    random_state : int, RandomState or None
+        Seed. The result is the same to the bit for any `n_jobs`.
+    n_jobs : int or None
+        Threads; None uses all cores.
+
+    Attributes
+    ----------
+    labels_ : array of shape (n_rows,)
+        From the largest cluster to the smallest.
+    eigenvalues_ : array of shape (r,)
+        Those of the centred kernel matrix above `penalty_`, largest first.
+    embedding_ : array of shape (n_rows, r)
+        Their eigenvectors, one row for each row of X that counts; with weights divided by their
+        square roots.
+    spectrum_ : array
+        All eigenvalues that were found, `eigenvalues_` first.
+    relaxed_bound_ : float
+        No division of these rows has a lower objective at `penalty_`.
+    gap_ : float
+        (`objective_` - `relaxed_bound_`) / `objective_`: at most this share could still be saved. 0
+        proves that the clustering is optimal; the bound is rarely reached, so a gap does not prove
+        that it is not.
+    n_clusters_, penalty_, objective_, inertia_, objective_history_, n_iter_, converged_
+        As in `DPMeans`. With "nearest_neighbors" the objective is the normalized cut plus
+        (`penalty_` - 1) for each cluster, up to a constant.
+    evidence_ : penalties.Choice
+        With ``penalty="auto"``, except for "nearest_neighbors".
+    n_features_in_, feature_names_in_
+
+    Notes
+    -----
+    The linear kernel needs the d×d scatter matrix only. Others need the n×n kernel matrix, for up
+    to 8,192 rows; for more, put ``sklearn.kernel_approximation.Nystroem`` before the linear kernel,
+    or use "nearest_neighbors" or a sparse matrix, for which Lanczos' method goes on until it passes
+    below `penalty`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from madbayes import DPMeans, SpectralDPMeans
+    >>> rng = np.random.default_rng(0)
+    >>> X = np.repeat([[0.0, 0], [9, 0], [0, 9]], 50, axis=0) + rng.normal(size=(150, 2))
+    >>> model = SpectralDPMeans(penalty=200.0, random_state=0).fit(X)
+    >>> model.n_clusters_, len(model.eigenvalues_)
+    (3, 2)
+    >>> model.relaxed_bound_ <= DPMeans(200.0, random_state=0).fit(X).objective_
+    True
+    """
+
+    def __init__(
+        self,
+        penalty: float | str = "auto",
+        *,
+        kernel: Any = "linear",
+        gamma: float | str | None = "scale",
+        degree: float = 3,
+        coef0: float = 1,
+        kernel_params: dict[str, Any] | None = None,
+        n_neighbors: int = 10,
+        max_clusters: int | None = None,
+        random_state: Any = None,
+        n_jobs: int | None = None,
+    ) -> None:
+        self.penalty = penalty
+        self.kernel = kernel
+        self.gamma = gamma
+        self.degree = degree
+        self.coef0 = coef0
+        self.kernel_params = kernel_params
+        self.n_neighbors = n_neighbors
+        self.max_clusters = max_clusters
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+        """Cluster the rows of X (or the rows that the kernel matrix X is about)."""
+        X = check_rows(self, X)
+        used, w = self._used_rows(X, sample_weight)
+        penalty = check_penalty(self.penalty, "auto")
+        cap = None if self.max_clusters is None else check_count("max_clusters", self.max_clusters)
+        random_state = check_random_state(self.random_state)
+        with workers(self.n_jobs) as run:
+            if isinstance(self.kernel, str) and self.kernel == "linear":
+                self._fit_rows(X, used, w, penalty, cap, random_state, run)
+            else:
+                self._fit_kernel(X, used, w, penalty, cap, random_state, run)
+        self.gap_ = max(self.objective_ - self.relaxed_bound_, 0.0) / abs(self.objective_)
+        self.n_iter_, self.converged_ = len(self.objective_history_), True
+        return self
+
+    def _fit_rows(
+        self,
+        X: Any,
+        used: np.ndarray,
+        w: np.ndarray,
+        penalty: Any,
+        cap: int | None,
+        random_state: np.random.RandomState,
+        run: Run,
+    ) -> None:
+        """The linear kernel: everything happens among the rows themselves."""
+        X = dense(X, "SpectralDPMeans")
+        self._kernel, rows = self._place(X, used, w, run)  # 1.
+        if penalty == "auto":
+            self.evidence_ = find_path(rows, w, cap, None, random_state, run).best()
+            penalty = self.evidence_.penalty
+        weighted = bool((w != 1).any())
+        scaled = rows * np.sqrt(w)[:, None] if weighted else rows
+        trace = float(np.einsum("ij,ij->", scaled, scaled))
+        spectrum = linear_spectrum(scaled, penalty)  # 2.
+        z = self._cluster_spectrum(spectrum, trace, w, penalty, cap, random_state, run)
+        problem = dp_search.Problem(rows, w, penalty, cap or len(rows), random_state, run)
+        now = problem.division(z)
+        problem.history.append(now.objective)
+        now = dp_search.descend(problem, now)  # 4.
+        rank = by_size(now.centers, now.weights)
+        centers = now.centers[rank]
+        gram, one = Gram.of_rows(self._kernel, centers, run), np.ones(now.k)
+        self._rows = centers  # each cluster is represented by its mean
+        self._store_clusters(gram, one, np.arange(now.k), one, gram.diagonal)
+        self._store_result(X, used, np.argsort(rank)[now.labels], problem.history, now.objective)
+
+    def _fit_kernel(
+        self,
+        X: Any,
+        used: np.ndarray,
+        w: np.ndarray,
+        penalty: Any,
+        cap: int | None,
+        random_state: np.random.RandomState,
+        run: Run,
+    ) -> None:
+        """Other kernels: everything happens in sums of kernel values."""
+        if self._is_graph():
+            rows = X if is_all(used, X) else X[used]
+            n_neighbors = min(check_count("n_neighbors", self.n_neighbors), len(used))
+            K, w = neighbour_graph(rows, w, n_neighbors, self.n_jobs)
+            gram = Gram.of_matrix(K, run)
+            self._rows = None
+        else:
+            if len(used) > HELD_ROWS and not (self._is_precomputed() and sp.issparse(X)):
+                raise ValueError(
+                    f"X has {len(used)} rows, and kernel={self.kernel!r} needs the matrix of all "
+                    f"pairs: at most {HELD_ROWS}. Put sklearn.kernel_approximation.Nystroem before "
+                    "kernel='linear', or use kernel='nearest_neighbors'."
+                )
+            gram = self._make_gram(X, used, w, run)
+        if penalty == "auto" and self._is_graph():
+            penalty = widest_gap(gram, w, cap, random_state)
+        elif penalty == "auto":
+            features = kernel_search.features_of(gram, w)
+            self.evidence_ = widest_step(features, w, cap, None, random_state, run)
+            penalty = self.evidence_.penalty
+        spectrum, trace = centred_spectrum(gram, w, penalty, random_state)  # 1., 2.
+        z = self._cluster_spectrum(spectrum, trace, w, penalty, cap, random_state, run)
+        features = np.zeros((gram.n, 1))
+        if len(self.eigenvalues_):
+            features = self.embedding_ * np.sqrt(self.eigenvalues_)
+        problem = kernel_search.KernelProblem(
+            gram, w, penalty, cap or gram.n, features, random_state
+        )
+        now = kernel_search.descend(problem, problem.division(z))  # 4.
+        now = kernel_search.by_size(now)
+        self._store_clusters(gram, w, now.labels, now.weights, np.diagonal(now.links))
+        self._store_result(X, used, now.labels, problem.history, now.objective)
+
+    def _cluster_spectrum(
+        self,
+        spectrum: Spectrum,
+        trace: float,
+        w: np.ndarray,
+        penalty: float,
+        cap: int | None,
+        random_state: np.random.RandomState,
+        run: Run,
+    ) -> np.ndarray:
+        """Keep what was found in step 2; 3. labels."""
+        self.spectrum_, vectors = spectrum
+        self.eigenvalues_ = self.spectrum_[: vectors.shape[1]]
+        self.embedding_ = vectors / np.sqrt(w)[:, None]
+        self.relaxed_bound_ = relaxed_bound(trace, self.eigenvalues_, penalty)
+        self.penalty_ = penalty
+        return cluster_rows(self.embedding_, w, cap, random_state, run)
+
+    def _store_result(
+        self, X: Any, used: np.ndarray, z: np.ndarray, history: list[float], objective: float
+    ) -> None:
+        self.n_clusters_ = int(z.max()) + 1
+        if self._is_graph() and not is_all(used, X):  # rows of weight 0: as the nearest row
+            self.labels_ = z[pairwise_distances_argmin(X, X[used])].astype(np.int32)
+            self.labels_[used] = z
+        else:
+            self.labels_ = self._all_labels(X, used, z)
+        self.objective_ = objective
+        self.inertia_ = objective - self.penalty_ * self.n_clusters_
+        self.objective_history_ = np.array(history)
+
+    def _is_graph(self) -> bool:
+        return isinstance(self.kernel, str) and self.kernel == "nearest_neighbors"
