@@ -22,7 +22,7 @@ demo: $(VENV)/.installed-demo
 	$(BIN)/madbayes cluster examples/old_faithful.csv --standardize --out $(OUT)
 
 test: lint
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n auto --dist worksteal
 
 lint: $(VENV)/.installed-test
 	$(BIN)/ruff check .
