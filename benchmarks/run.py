@@ -8,11 +8,12 @@ python benchmarks/run.py --quick          small sizes; prints the tables and wri
 import argparse
 
 import dp_means
+import hdp
 import how_many
 import kmeans
 from common import machine, say, write_section
 
-SCRIPTS = {"kmeans": kmeans, "dp_means": dp_means, "how_many": how_many}
+SCRIPTS = {"kmeans": kmeans, "dp_means": dp_means, "how_many": how_many, "hdp": hdp}
 
 
 def main():

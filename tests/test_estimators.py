@@ -9,7 +9,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from madbayes import DPMeans, KMeans
+from madbayes import DPMeans, HardHDP, KernelHardHDP, KMeans
 
 PRINTED = {
     f"check_sample_weight_equivalence_on_{kind}_data": (
@@ -21,7 +21,16 @@ PRINTED = {
 
 
 @parametrize_with_checks(
-    [KMeans(3), DPMeans(), DPMeans(0.5), DPMeans(3.0, algorithm="paper")],
+    [
+        KMeans(3),
+        DPMeans(),
+        DPMeans(0.5),
+        DPMeans(3.0, algorithm="paper"),
+        HardHDP(),
+        HardHDP(0.2, 0.3),
+        HardHDP(1.0, 2.0, algorithm="paper"),
+        KernelHardHDP(0.2, 0.3),
+    ],
     expected_failed_checks=lambda model: (
         PRINTED if getattr(model, "algorithm", None) == "paper" else {}
     ),
@@ -30,7 +39,11 @@ def test_scikit_learn_conventions(estimator, check):
     check(estimator)
 
 
-@pytest.mark.parametrize("model", [KMeans(3, random_state=0), DPMeans(random_state=0)], ids=str)
+@pytest.mark.parametrize(
+    "model",
+    [KMeans(3, random_state=0), DPMeans(random_state=0), HardHDP(random_state=0)],
+    ids=str,
+)
 def test_clone_pickle_and_pipelines(model):
     X = np.repeat(np.eye(3) * 9, 30, axis=0) + np.random.default_rng(0).normal(size=(90, 3))
     fitted = clone(model).fit(X)

@@ -5,10 +5,18 @@ import pytest
 import scipy.sparse as sp
 from sklearn.exceptions import NotFittedError
 
-from madbayes import DPMeans, KMeans, penalties
+from madbayes import DPMeans, HardHDP, KMeans, penalties
 
 X = np.random.default_rng(0).normal(size=(40, 3))
-MODELS = [KMeans(2), DPMeans(), DPMeans(3.0), DPMeans(3.0, algorithm="paper")]
+MODELS = [
+    KMeans(2),
+    DPMeans(),
+    DPMeans(3.0),
+    DPMeans(3.0, algorithm="paper"),
+    HardHDP(),
+    HardHDP(1.0, 2.0),
+    HardHDP(1.0, 2.0, algorithm="paper"),
+]
 
 
 @pytest.mark.parametrize("model", MODELS, ids=str)
@@ -44,6 +52,8 @@ def test_tiny_and_huge_values(scale, d):
             DPMeans(60.0 * d * scale**2, random_state=0),
             DPMeans(20.0 * d * scale**2, algorithm="paper"),
             DPMeans(random_state=0),
+            HardHDP(30.0 * d * scale**2, 30.0 * d * scale**2, random_state=0),
+            HardHDP(random_state=0),
         )
         return [model.fit(Y * scale).labels_ for model in models]
 
@@ -53,7 +63,14 @@ def test_tiny_and_huge_values(scale, d):
 
 
 def test_one_row_one_column_and_equal_rows():
-    for model in (DPMeans(), DPMeans(1.0), DPMeans(1.0, algorithm="paper"), KMeans(1)):
+    for model in (
+        DPMeans(),
+        DPMeans(1.0),
+        DPMeans(1.0, algorithm="paper"),
+        KMeans(1),
+        HardHDP(),
+        HardHDP(0.5, 0.5),
+    ):
         assert model.fit([[3.0]]).labels_.tolist() == [0]
         assert set(model.fit(np.full((9, 2), 0.1)).labels_) == {0}
         assert model.inertia_ == pytest.approx(0, abs=1e-20)
@@ -121,7 +138,7 @@ def test_bad_weights_and_bad_rows_later(model):
 
 
 def test_before_fit():
-    for model in (KMeans(), DPMeans()):
+    for model in (KMeans(), DPMeans(), HardHDP()):
         for method in (model.predict, model.transform, model.score):
             with pytest.raises(NotFittedError):
                 method(X)

@@ -10,14 +10,17 @@ if TYPE_CHECKING:
     from madbayes import penalties, plots
     from madbayes.cluster import DPMeans, KMeans
     from madbayes.features import BPMeans, CollapsedBPMeans, KFeatures, StepwiseKFeatures
+    from madbayes.multi import HardHDP, KernelHardHDP
 
 __version__ = "0.1.0"
 __all__ = [
     "BPMeans",
     "CollapsedBPMeans",
     "DPMeans",
+    "HardHDP",
     "KFeatures",
     "KMeans",
+    "KernelHardHDP",
     "StepwiseKFeatures",
     "penalties",
     "plots",
@@ -27,8 +30,10 @@ _HOME = {
     "BPMeans": "features",
     "CollapsedBPMeans": "features",
     "DPMeans": "cluster",
+    "HardHDP": "multi",
     "KFeatures": "features",
     "KMeans": "cluster",
+    "KernelHardHDP": "multi",
     "StepwiseKFeatures": "features",
 }
 

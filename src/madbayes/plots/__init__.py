@@ -1,6 +1,7 @@
 """Pictures of what was found. matplotlib is imported only when something is drawn."""
 
 from madbayes.plots.features import features
+from madbayes.plots.groups import group_usage, groups
 from madbayes.plots.scatter import scatter
 
-__all__ = ["features", "scatter"]
+__all__ = ["features", "group_usage", "groups", "scatter"]

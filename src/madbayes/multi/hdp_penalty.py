@@ -1,0 +1,208 @@
+"""Penalties of the hard HDP that the data decide.
+
+1. *Candidates.* For several λ_l, from far below what a group's rows vary to all of it: the fewest
+   clusters that pay at a small λ_g, then λ_g raised step by step, each descent from the last one.
+2. *Words.* Each candidate is a description of the data: which clusters a group uses, which row is
+   in which of them, where the centres are, and what is left over as round Gaussian noise. Its
+   length is
+
+     L = nd/2·log(SSE/nd) + Σ_jp n_jp log(n_j/n_jp) + Σ_j log C(g, k_j) + Σ_j (k_j-1)/2·log n_j
+         + gd/2·log(n/g)
+
+   (the integrated complete likelihood of Biernacki, Celeux & Govaert 2000, with groups). d is the
+   number of columns that vary, (Σ v)²/Σ v² of the variances v along the principal axes.
+3. *How many in all.* When all rows together fall into clusters that held-out rows confirm
+   (`penalties.path`, evidence moderate or strong), only candidates with that number are considered.
+   Otherwise the groups have to tell: unless the best candidate describes the groups better than the
+   same rows in shuffled groups, one cluster is the answer.
+4. The candidate with the least L. With hints: the one nearest to them, then bisection of λ_g (and
+   λ_l) until the numbers are met or no penalty meets them.
+
+One group: λ_l + λ_g is the penalty of DP-means, half each. Many rows: a sample of the groups, or of
+the rows where groups are few.
+"""
+
+from dataclasses import replace
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.special import gammaln
+
+from madbayes._engine.threads import Run
+from madbayes._kernels import hdp
+from madbayes.multi.hard_hdp_search import Division, Problem, over_segment
+from madbayes.penalties.hdp import group_gap, local_gap
+from madbayes.penalties.path import find_path
+
+SAMPLE = 4000  # rows that candidates are made from
+STEP = 1.5  # from one λ_g to the next
+LEVELS = 6  # values of λ_l
+MOST = 64  # clusters at the smallest λ_g, about
+MARGIN = 0.02  # of n: how much shorter the true groups have to be than shuffled ones
+
+
+class Candidate(NamedTuple):
+    local: float
+    glob: float
+    n_local: float  # clusters that a group uses, on average
+    n_global: int
+    words: float
+    labels: np.ndarray
+
+
+def description_length(problem: Problem, labels: np.ndarray, d: float) -> float:
+    """2. L of a division."""
+    g = int(labels.max()) + 1
+    start = problem.start
+    group = np.repeat(np.arange(len(start) - 1), np.diff(start))
+    n_jp = np.bincount(group * g + labels, problem.w, minlength=(len(start) - 1) * g)
+    n_jp = n_jp.reshape(-1, g)
+    n_j, k_j, n = n_jp.sum(axis=1), (n_jp > 0).sum(axis=1), n_jp.sum()
+    C = (np.array([np.bincount(labels, problem.w * x) for x in problem.X.T]) / n_jp.sum(axis=0)).T
+    error = float(problem.w @ ((problem.X - C[labels]) ** 2).sum(axis=1))
+    total = float(problem.w @ ((problem.X - problem.w @ problem.X / n) ** 2).sum(axis=1))
+    error = max(error, 1e-9 * total, np.finfo(float).tiny)
+    share = n_jp[n_jp > 0] / np.repeat(n_j, k_j)
+    return float(
+        n * d / 2 * np.log(error / (n * d))
+        - n_jp[n_jp > 0] @ np.log(share)
+        + (gammaln(g + 1) - gammaln(k_j + 1) - gammaln(g - k_j + 1)).sum()
+        + (k_j - 1) @ np.log(np.maximum(n_j, 1)) / 2
+        + g * d / 2 * np.log(n / g)
+    )
+
+
+def varying_columns(problem: Problem) -> float:
+    """2. How many columns vary, as the spread of the principal variances says."""
+    X = problem.X * np.sqrt(problem.w)[:, None]
+    S = X.T @ X if X.shape[1] <= X.shape[0] else X @ X.T  # the same eigenvalues but zeros
+    norm = float((S**2).sum())
+    return float(np.trace(S)) ** 2 / norm if norm > 0 else 1.0
+
+
+def solve(problem: Problem, local: float, glob: float, run: Run) -> Division:
+    """A quick division: the start of the search, and its descent without splits."""
+    here = replace(problem, local=local, glob=glob)
+    return here.relaxed(over_segment(here, run))
+
+
+def describe(problem: Problem, local: float, glob: float, now: Division, d: float) -> Candidate:
+    """A division as a candidate."""
+    n_local = hdp.count_local(problem.start, now.labels, now.k)
+    words = description_length(problem, now.labels, d)
+    return Candidate(local, glob, float(n_local.mean()), now.k, words, now.labels)
+
+
+def candidates(
+    problem: Problem, given: tuple[float | None, float | None], d: float, run: Run
+) -> list[Candidate]:
+    """1. For each λ_l the staircase over λ_g; penalties that are given stay as they are."""
+    X, w, start = problem.X, problem.w, problem.start
+    total = float(w @ (X**2).sum(axis=1))  # rows are shifted to their mean
+    within = total - float(
+        sum(np.square(w[a:b] @ X[a:b]).sum() / w[a:b].sum() for a, b in pairwise(start))
+    )
+    if not total > 0:
+        return [Candidate(given[0] or 1.0, given[1] or 1.0, 1.0, 1, 0.0, np.zeros(len(X), int))]
+    n_groups = len(start) - 1
+    each = max(within, 1e-9 * total) / n_groups
+    lowest = each * n_groups / (8 * w.sum())  # an eighth of what one row varies within its group
+    locals_ = (
+        np.geomspace(each / 2, min(lowest, each / 4), LEVELS) if given[0] is None else [given[0]]
+    )
+    found = []
+    for local in map(float, locals_):
+        glob = given[1] or float(2 / d * total / min(MOST, len(X)) ** (1 + 2 / d))
+        now = solve(problem, local, glob, run)
+        found.append(describe(problem, local, glob, now, d))
+        while given[1] is None and now.k > 1:
+            glob *= STEP
+            z = now.labels.copy()
+            hdp.descend(X, w, start, z, now.k, local, glob)
+            now = replace(problem, local=local, glob=glob).division(z)
+            found.append(describe(problem, local, glob, now, d))
+    return found
+
+
+def groups_matter(problem: Problem, best: Candidate, d: float) -> bool:
+    """3. Whether the groups are better described than shuffled ones, by the same penalties."""
+    mixed = problem.rng.permutation(len(problem.X))
+    shuffled = replace(
+        problem, X=problem.X[mixed], w=problem.w[mixed], local=best.local, glob=best.glob
+    )
+    centers = problem.division(best.labels).centers
+    words = description_length(shuffled, shuffled.relaxed(centers).labels, d)
+    return best.words < words - MARGIN * problem.w.sum()
+
+
+def miss(one: Candidate, wanted: tuple[float | None, float | None]) -> float:
+    """How far the numbers of clusters are from the wanted ones."""
+    have = (one.n_local, one.n_global)
+    return sum(abs(np.log(h / w)) for h, w in zip(have, wanted, strict=True) if w is not None)
+
+
+def towards(
+    problem: Problem, best: Candidate, wanted: tuple[float | None, float | None], d: float, run: Run
+) -> Candidate:
+    """4. Bisection of λ_g and λ_l, in turn, until the wanted numbers are met."""
+
+    for kind in (1, 0, 1, 0, 1):
+        if wanted[kind] is None:
+            continue
+        low, high = best[kind] / 8, best[kind] * 8
+        for _ in range(10):
+            middle = float(np.sqrt(low * high))
+            local, glob = (middle, best.glob) if kind == 0 else (best.local, middle)
+            new = describe(problem, local, glob, solve(problem, local, glob, run), d)
+            if miss(new, wanted) < miss(best, wanted):
+                best = new
+            have = (new.n_local, new.n_global)[kind]
+            if have == wanted[kind]:
+                break
+            low, high = (middle, high) if have > wanted[kind] else (low, middle)
+    return best
+
+
+def choose_penalties(
+    model: Any, rows: Any, random_state: np.random.RandomState, run: Run
+) -> tuple[float, float]:
+    """(λ_l, λ_g) as the parameters of `model` ask for them."""
+    local, glob = model.penalty_local, model.penalty_global
+    if local == "farthest-first":
+        local = local_gap(rows.X, None, rows.group, model.n_local_hint, run)
+    if glob == "farthest-first":
+        glob = group_gap(rows.X, rows.w, rows.group, model.n_global_hint, run)
+    given = tuple(None if value == "auto" else float(value) for value in (local, glob))
+    if None not in given:
+        return given
+    hints = tuple(
+        hint if value is None else None
+        for hint, value in zip((model.n_local_hint, model.n_global_hint), given, strict=True)
+    )
+    if rows.group[0] == rows.group[-1]:  # DP-means
+        hint = model.n_global_hint or model.n_local_hint
+        total = find_path(rows.X, rows.w, None, hint, random_state, run).best().penalty
+        other = given[0] or given[1] or total / 2
+        rest = max(total - other, 1e-3 * total)
+        return given[0] or rest, given[1] or rest
+
+    whole = Problem(rows.X, rows.w, rows.group, 1.0, 1.0, random_state)
+    problem = whole.sample(SAMPLE)
+    share = problem.glob  # of the groups
+    at = (given[0], None if given[1] is None else given[1] * share)
+    d = varying_columns(problem)
+    found = candidates(problem, at, d, run)
+    wanted: tuple[float | None, float | None] = hints
+    if wanted == (None, None) and given[1] is None:
+        choice = find_path(rows.X, rows.w, None, None, random_state, run).best()
+        if choice.strength in ("moderate", "strong"):
+            wanted = (None, choice.n_clusters)
+    if wanted == (None, None):
+        best = min(found, key=lambda one: one.words)
+        if best.n_global > 1 and not groups_matter(problem, best, d):
+            best = min(found, key=lambda one: (one.n_global, one.words))
+    else:
+        best = min(found, key=lambda one: (miss(one, wanted), one.words))
+        best = towards(problem, best, wanted, d, run)
+    return best.local, best.glob / share
