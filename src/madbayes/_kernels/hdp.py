@@ -420,15 +420,14 @@ def descend(X, w, start, z, k, local, glob):
 
 
 @njit(nogil=True, cache=True)
-def relax(X, w, start, C, local, glob):
-    """From centres C: nearest centres, then `descend`. Returns labels, k and the objective."""
-    z = np.zeros(X.shape[0], np.int64)
+def nearest_centers(X, C):
+    """The nearest of the centres for each row, numbered without gaps, and how many have rows."""
+    z, N = np.zeros(X.shape[0], np.int64), np.zeros(C.shape[0], np.int64)
     for i in range(X.shape[0]):
         best = np.inf
         for c in range(C.shape[0]):
             d2 = sqdist(X, i, C, c)
             if d2 < best:
                 best, z[i] = d2, c
-    k = close_gaps(z, means(X, w, z, C.shape[0])[2])
-    k, F = descend(X, w, start, z, k, local, glob)
-    return z, k, F
+        N[z[i]] += 1
+    return z, close_gaps(z, N)

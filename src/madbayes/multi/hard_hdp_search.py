@@ -30,7 +30,7 @@ from madbayes._kernels.moves import TOL
 from madbayes._kernels.ward import merge_below
 
 SEEDS = 256  # small clusters to start from
-NEIGHBOURS = 12  # clusters in a neighbourhood
+NEIGHBOURS = 8  # clusters in a neighbourhood
 REDRAW = 2  # centres re-drawn at once, at most
 TRIALS = 4  # failures that settle a cluster of many; down to 1 for more than so many values:
 FEW_VALUES = 125_000
@@ -85,11 +85,13 @@ class Problem:
         return Division(z, C, W, F)
 
     def relaxed(self, centers: np.ndarray) -> Division:
-        """2. without splits, from centres."""
+        """2. without splits, from the nearest of these centres."""
         return self.division(self.relax(centers)[0])
 
     def relax(self, centers: np.ndarray) -> tuple[np.ndarray, float]:
-        z, _, F = hdp.relax(self.X, self.w, self.start, centers, self.local, self.glob)
+        """The same: labels and objective."""
+        z, k = hdp.nearest_centers(self.X, centers)
+        k, F = hdp.descend(self.X, self.w, self.start, z, k, self.local, self.glob)
         return z, F
 
     def part(self, rows: np.ndarray) -> "Problem":

@@ -108,11 +108,9 @@ def candidates(
     n_groups = len(start) - 1
     each = max(within, 1e-9 * total) / n_groups
     lowest = each * n_groups / (8 * w.sum())  # an eighth of what one row varies within its group
-    locals_ = (
-        np.geomspace(each / 2, min(lowest, each / 4), LEVELS) if given[0] is None else [given[0]]
-    )
+    levels = np.geomspace(each / 2, min(lowest, each / 4), LEVELS).tolist()
     found = []
-    for local in map(float, locals_):
+    for local in levels if given[0] is None else [given[0]]:
         glob = given[1] or float(2 / d * total / min(MOST, len(X)) ** (1 + 2 / d))
         now = solve(problem, local, glob, run)
         found.append(describe(problem, local, glob, now, d))
