@@ -11,12 +11,11 @@
 
    (the integrated complete likelihood of Biernacki, Celeux & Govaert 2000, with groups). d is the
    number of columns that vary, (Σ v)²/Σ v² of the variances v along the principal axes.
-3. *How many in all.* When all rows together fall into clusters that held-out rows confirm
-   (`penalties.path`, evidence moderate or strong), only candidates with that number are considered.
-   Otherwise the groups have to tell: unless the best candidate describes the groups better than the
-   same rows in shuffled groups, one cluster is the answer.
-4. The candidate with the least L. With hints: the one nearest to them, then bisection of λ_g (and
-   λ_l) until the numbers are met or no penalty meets them.
+3. The candidate with the least L, if it describes the groups better than the same rows in shuffled
+   groups. If it does not, all groups are alike and DP-means of all rows tells how many clusters
+   there are (`penalties.path`; 1 in noise, which round Gaussians would cut up when it is long).
+4. With hints: the candidate nearest to them, then the search with larger or smaller penalties until
+   the numbers are met, or nearly.
 
 One group: λ_l + λ_g is the penalty of DP-means, half each. Many rows: a sample of the groups, or of
 the rows where groups are few.
@@ -31,14 +30,18 @@ from scipy.special import gammaln
 
 from madbayes._engine.threads import Run
 from madbayes._kernels import hdp
-from madbayes.multi.hard_hdp_search import Division, Problem, over_segment
+from madbayes._kernels.moves import means, squared_error
+from madbayes.multi.hard_hdp_search import Division, Problem, descend, over_segment, renew
 from madbayes.penalties.hdp import group_gap, local_gap
 from madbayes.penalties.path import find_path
 
 SAMPLE = 4000  # rows that candidates are made from
-STEP = 1.5  # from one λ_g to the next
+STEP = 1.6  # from one λ_g to the next
 LEVELS = 6  # values of λ_l
-MOST = 64  # clusters at the smallest λ_g, about
+MOST = 48  # clusters at the smallest λ_g, about
+ROUNDS = 6  # searches to meet hints
+CLOSE = 0.05  # near enough to them
+FLOOR = 1e-9  # of all variation: rows that coincide are not described for nothing
 MARGIN = 0.02  # of n: how much shorter the true groups have to be than shuffled ones
 
 
@@ -53,20 +56,17 @@ class Candidate(NamedTuple):
 
 def description_length(problem: Problem, labels: np.ndarray, d: float) -> float:
     """2. L of a division."""
-    g = int(labels.max()) + 1
-    start = problem.start
+    X, w, g = problem.X, problem.w, int(labels.max()) + 1
+    start, n = problem.start, float(problem.w.sum())
     group = np.repeat(np.arange(len(start) - 1), np.diff(start))
-    n_jp = np.bincount(group * g + labels, problem.w, minlength=(len(start) - 1) * g)
-    n_jp = n_jp.reshape(-1, g)
-    n_j, k_j, n = n_jp.sum(axis=1), (n_jp > 0).sum(axis=1), n_jp.sum()
-    C = (np.array([np.bincount(labels, problem.w * x) for x in problem.X.T]) / n_jp.sum(axis=0)).T
-    error = float(problem.w @ ((problem.X - C[labels]) ** 2).sum(axis=1))
-    total = float(problem.w @ ((problem.X - problem.w @ problem.X / n) ** 2).sum(axis=1))
-    error = max(error, 1e-9 * total, np.finfo(float).tiny)
-    share = n_jp[n_jp > 0] / np.repeat(n_j, k_j)
+    n_jp = np.bincount(group * g + labels, w, minlength=(len(start) - 1) * g).reshape(-1, g)
+    n_j, k_j = n_jp.sum(axis=1), (n_jp > 0).sum(axis=1)
+    error = squared_error(X, w, labels, means(X, w, labels, g)[0])
+    error = max(error, FLOOR * float(w @ (X**2).sum(axis=1)), np.finfo(float).tiny)
+    used = n_jp[n_jp > 0]
     return float(
         n * d / 2 * np.log(error / (n * d))
-        - n_jp[n_jp > 0] @ np.log(share)
+        - used @ np.log(used / np.repeat(n_j, k_j))
         + (gammaln(g + 1) - gammaln(k_j + 1) - gammaln(g - k_j + 1)).sum()
         + (k_j - 1) @ np.log(np.maximum(n_j, 1)) / 2
         + g * d / 2 * np.log(n / g)
@@ -141,25 +141,26 @@ def miss(one: Candidate, wanted: tuple[float | None, float | None]) -> float:
 
 
 def towards(
-    problem: Problem, best: Candidate, wanted: tuple[float | None, float | None], d: float, run: Run
+    problem: Problem, best: Candidate, wanted: tuple[float | None, float | None], d: float
 ) -> Candidate:
-    """4. Bisection of λ_g and λ_l, in turn, until the wanted numbers are met."""
-
-    for kind in (1, 0, 1, 0, 1):
-        if wanted[kind] is None:
-            continue
-        low, high = best[kind] / 8, best[kind] * 8
-        for _ in range(10):
-            middle = float(np.sqrt(low * high))
-            local, glob = (middle, best.glob) if kind == 0 else (best.local, middle)
-            new = describe(problem, local, glob, solve(problem, local, glob, run), d)
-            if miss(new, wanted) < miss(best, wanted):
-                best = new
-            have = (new.n_local, new.n_global)[kind]
-            if have == wanted[kind]:
-                break
-            low, high = (middle, high) if have > wanted[kind] else (low, middle)
-    return best
+    """4. Penalties raised where the search finds too many clusters, lowered where too few."""
+    local, glob, labels = best.local, best.glob, best.labels
+    power = 1 + 2 / d  # what one more of k clusters saves falls like k to this power
+    found = []
+    for _ in range(ROUNDS):
+        here = replace(problem, local=local, glob=glob)
+        now = renew(here, descend(here, here.relaxed(here.division(labels).centers)), 1)
+        found.append(describe(problem, local, glob, now, d))
+        one, labels = found[-1], now.labels
+        too_many = [
+            1.0 if want is None else have / want
+            for have, want in zip((one.n_local, one.n_global), wanted, strict=True)
+        ]
+        if all(abs(ratio - 1) < CLOSE for ratio in too_many):
+            break
+        local *= float(np.clip(too_many[0] ** power, 1 / 4, 4))
+        glob *= float(np.clip(too_many[1] ** power, 1 / 4, 4))
+    return min(found, key=lambda one: miss(one, wanted))
 
 
 def choose_penalties(
@@ -191,16 +192,13 @@ def choose_penalties(
     at = (given[0], None if given[1] is None else given[1] * share)
     d = varying_columns(problem)
     found = candidates(problem, at, d, run)
-    wanted: tuple[float | None, float | None] = hints
-    if wanted == (None, None) and given[1] is None:
-        choice = find_path(rows.X, rows.w, None, None, random_state, run).best()
-        if choice.strength in ("moderate", "strong"):
-            wanted = (None, choice.n_clusters)
-    if wanted == (None, None):
-        best = min(found, key=lambda one: one.words)
-        if best.n_global > 1 and not groups_matter(problem, best, d):
-            best = min(found, key=lambda one: (one.n_global, one.words))
-    else:
-        best = min(found, key=lambda one: (miss(one, wanted), one.words))
-        best = towards(problem, best, wanted, d, run)
+    best = min(found, key=lambda one: (miss(one, hints), one.words))
+    if hints != (None, None):
+        best = towards(problem, best, hints, d)
+    elif given[1] is None and best.n_global > 1 and not groups_matter(problem, best, d):
+        k = find_path(rows.X, rows.w, None, None, random_state, run).best().n_clusters
+        best = min(found, key=lambda one: (miss(one, (None, k)), one.words))
+    if best.n_global == 1 and given[1] is None and hints[1] is None:
+        everything = float(problem.w @ (problem.X**2).sum(axis=1))
+        best = best._replace(glob=max(best.glob, everything))  # what no division can save
     return best.local, best.glob / share
