@@ -394,6 +394,66 @@ def test_farthest_first_says_when_it_is_asked_for_too_much():
         penalties.hdp_farthest_first(X, groups, 1.5, 2)
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_auto_finds_shared_clusters(seed):
+    X, groups, truth = sets(seed, n_sets=25, spread=0.03)
+    model = HardHDP(random_state=0).fit(X, groups=groups)
+    found = [
+        len(set(zip(truth[groups == j], model.labels_[groups == j], strict=True)))
+        for j in range(25)
+    ]
+    assert np.mean(found) < 3.3  # 3 in each group, no more and no less
+    assert np.mean(model.n_local_clusters_) > 2.6
+    assert 6 <= model.n_clusters_ <= 10
+    check_consistent(model, X, groups)
+
+
+def test_auto_is_one_cluster_in_noise():
+    rng = np.random.default_rng(0)
+    for scale in ([1, 1], [5, 1]):
+        X = rng.normal(size=(300, 2)) * scale
+        assert HardHDP(random_state=0).fit(X, groups=np.arange(300) % 12).n_clusters_ == 1
+
+
+def test_auto_when_all_groups_are_alike():
+    rng = np.random.default_rng(0)
+    X = np.repeat([[0.0, 0], [9, 0], [0, 9]], 60, axis=0) + rng.normal(size=(180, 2))
+    model = HardHDP(random_state=0).fit(X, groups=np.arange(180) % 6)
+    assert model.n_clusters_ == 3
+    assert (model.n_local_clusters_ == 3).all()
+    assert HardHDP(random_state=0).fit(X).n_clusters_ == 3  # one group
+
+
+def test_one_penalty_given_and_the_other_found():
+    X, groups, _ = sets(0, n_sets=25, spread=0.03)
+    model = HardHDP(penalty_local=0.02, random_state=0).fit(X, groups=groups)
+    assert model.penalty_local_ == 0.02
+    assert 6 <= model.n_clusters_ <= 10
+    model = HardHDP(penalty_global=0.2, random_state=0).fit(X, groups=groups)
+    assert model.penalty_global_ == 0.2
+    assert 2.5 < model.n_local_clusters_.mean() < 3.3
+    single = HardHDP(penalty_local=0.02, random_state=0).fit(X)
+    assert single.penalty_local_ == 0.02
+    assert single.penalty_global_ > 0
+
+
+def test_hints():
+    X, groups, _ = sets(0, n_sets=30)
+    for n_local, n_global in ((2, 4), (3, 8), (4, 12)):
+        model = HardHDP(n_local_hint=n_local, n_global_hint=n_global, random_state=0)
+        model.fit(X, groups=groups)
+        assert abs(model.n_clusters_ - n_global) <= max(1, n_global / 5)
+        assert abs(model.n_local_clusters_.mean() - n_local) <= 0.5
+
+
+def test_auto_does_not_depend_on_units_or_threads():
+    X, groups, _ = sets(1, n_sets=20, spread=0.05)
+    model = HardHDP(random_state=0, n_jobs=1).fit(X, groups=groups)
+    again = HardHDP(random_state=0, n_jobs=2).fit(1024 * X + 512, groups=groups)
+    np.testing.assert_array_equal(again.labels_, model.labels_)
+    assert again.penalty_global_ == pytest.approx(1024**2 * model.penalty_global_)
+
+
 # Kernels
 
 

@@ -49,7 +49,7 @@ def _is_table(part: Any) -> bool:
 def _stack(parts: list[Any]) -> Any:
     if any(sp.issparse(part) for part in parts):
         return sp.vstack(parts, format="csr")
-    names = [list(map(str, getattr(part, "columns", ()))) for part in parts]
+    names = [list(getattr(part, "columns", ())) for part in parts]
     stacked = np.vstack([np.asarray(part) for part in parts])
     if not names[0] and not any(names):
         return stacked
@@ -59,9 +59,9 @@ def _stack(parts: list[Any]) -> Any:
                 f"all tables of X need the same columns, but table 0 has {names[0]} and table {j} "
                 f"has {found or 'none with names'}."
             )
-    import pandas as pd
-
-    return pd.DataFrame(stacked, columns=names[0])
+    frame = type(parts[0])
+    key = "columns" if hasattr(parts[0], "iloc") else "schema"  # pandas, polars
+    return frame(stacked, **{key: names[0]})
 
 
 def check_groups(groups: Any, n: int) -> Groups:

@@ -354,9 +354,10 @@ class HardHDP(SharedClusters, CentersMixin):
     penalty_local : float, "auto" or "farthest-first", default="auto"
         The cost of one more cluster in a group, in squared-distance units (λ_l of the paper).
     penalty_global : float, "auto" or "farthest-first", default="auto"
-        The cost of one more cluster altogether, in squared-distance units (λ_g). "auto" finds the
-        penalties that describe the data in the fewest words (docs of `penalties.hdp`), or near
-        the hints when these are given; "farthest-first" derives them from the hints (KJ 6.1).
+        The cost of one more cluster altogether, in squared-distance units (λ_g). "auto" takes the
+        penalties whose clusters describe the data in the fewest words (`multi.hdp_penalty`), or
+        those that give about as many clusters as the hints say; it takes clusters to be round, and
+        cuts up long ones. "farthest-first" derives the penalties from the hints (KJ 6.1).
     algorithm : {"search", "paper"}, default="search"
         "search" looks for the lowest objective: at the end no move of one row or of one group's
         share of a cluster, to another cluster or to a new one, and no merge of two clusters lowers

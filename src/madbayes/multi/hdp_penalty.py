@@ -172,12 +172,12 @@ def choose_penalties(
         local = local_gap(rows.X, None, rows.group, model.n_local_hint, run)
     if glob == "farthest-first":
         glob = group_gap(rows.X, rows.w, rows.group, model.n_global_hint, run)
-    given = tuple(None if value == "auto" else float(value) for value in (local, glob))
-    if None not in given:
-        return given
-    hints = tuple(
-        hint if value is None else None
-        for hint, value in zip((model.n_local_hint, model.n_global_hint), given, strict=True)
+    if local != "auto" and glob != "auto":
+        return float(local), float(glob)
+    given = (None if local == "auto" else float(local), None if glob == "auto" else float(glob))
+    hints = (
+        model.n_local_hint if local == "auto" else None,
+        model.n_global_hint if glob == "auto" else None,
     )
     if rows.group[0] == rows.group[-1]:  # DP-means
         hint = model.n_global_hint or model.n_local_hint
