@@ -454,6 +454,14 @@ def test_auto_does_not_depend_on_units_or_threads():
     assert again.penalty_global_ == pytest.approx(1024**2 * model.penalty_global_)
 
 
+def test_auto_does_not_depend_on_the_scale_of_weights():
+    X, groups, _ = sets(1, n_sets=20, spread=0.05)
+    model = HardHDP(random_state=0).fit(X, groups=groups)
+    light = HardHDP(random_state=0).fit(X, groups=groups, sample_weight=np.full(len(X), 2.0**-9))
+    np.testing.assert_array_equal(light.labels_, model.labels_)
+    assert light.penalty_local_ == pytest.approx(model.penalty_local_ / 512)
+
+
 # Kernels
 
 

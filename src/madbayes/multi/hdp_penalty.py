@@ -6,11 +6,12 @@
    in which of them, where the centres are, and what is left over as round Gaussian noise. Its
    length is
 
-     L = nd/2·log(SSE/nd) + Σ_jp n_jp log(n_j/n_jp) + Σ_j log C(g, k_j) + Σ_j (k_j-1)/2·log n_j
-         + gd/2·log(n/g)
+     L = nd/2·log(SSE/(n-g)d) + Σ_j log C(g, k_j) + Σ_j l_j + gd/2·log(n/g)
 
-   (the integrated complete likelihood of Biernacki, Celeux & Govaert 2000, with groups). d is the
-   number of columns that vary, (Σ v)²/Σ v² of the variances v along the principal axes.
+   with l_j, the labels within a group, the shorter of n_j log k_j (clusters about equal) and
+   Σ_p n_jp log(n_j/n_jp) + (k_j-1)/2·log n_j. This is the integrated complete likelihood of
+   Biernacki, Celeux & Govaert 2000, for groups. d is the number of columns that vary, (Σ v)²/Σ v²
+   of the variances v along the principal axes.
 3. The candidate with the least L, if it describes the groups better than the same rows in shuffled
    groups. If it does not, all groups are alike and DP-means of all rows tells how many clusters
    there are (`penalties.path`; 1 in noise, which round Gaussians would cut up when it is long).
@@ -26,7 +27,7 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.special import gammaln
+from scipy.special import gammaln, xlogy
 
 from madbayes._engine.threads import Run
 from madbayes._kernels import hdp
@@ -42,7 +43,8 @@ MOST = 48  # clusters at the smallest λ_g, about
 ROUNDS = 6  # searches to meet hints
 CLOSE = 0.05  # near enough to them
 FLOOR = 1e-9  # of all variation: rows that coincide are not described for nothing
-MARGIN = 0.02  # of n: how much shorter the true groups have to be than shuffled ones
+MARGIN = (5.0, 0.02)  # and of n: how much shorter the true groups have to be than shuffled ones
+ROWS = 4  # that a cluster has on average, at least
 
 
 class Candidate(NamedTuple):
@@ -63,12 +65,11 @@ def description_length(problem: Problem, labels: np.ndarray, d: float) -> float:
     n_j, k_j = n_jp.sum(axis=1), (n_jp > 0).sum(axis=1)
     error = squared_error(X, w, labels, means(X, w, labels, g)[0])
     error = max(error, FLOOR * float(w @ (X**2).sum(axis=1)), np.finfo(float).tiny)
-    used = n_jp[n_jp > 0]
+    unequal = -xlogy(n_jp, n_jp / n_j[:, None]).sum(axis=1) + (k_j - 1) * np.log(n_j) / 2
     return float(
-        n * d / 2 * np.log(error / (n * d))
-        - used @ np.log(used / np.repeat(n_j, k_j))
+        n * d / 2 * np.log(error / (max(n - g, 1.0) * d))
+        + np.minimum(unequal, n_j * np.log(k_j)).sum()
         + (gammaln(g + 1) - gammaln(k_j + 1) - gammaln(g - k_j + 1)).sum()
-        + (k_j - 1) @ np.log(np.maximum(n_j, 1)) / 2
         + g * d / 2 * np.log(n / g)
     )
 
@@ -131,7 +132,7 @@ def groups_matter(problem: Problem, best: Candidate, d: float) -> bool:
     )
     centers = problem.division(best.labels).centers
     words = description_length(shuffled, shuffled.relaxed(centers).labels, d)
-    return best.words < words - MARGIN * problem.w.sum()
+    return best.words < words - MARGIN[0] - MARGIN[1] * problem.w.sum()
 
 
 def miss(one: Candidate, wanted: tuple[float | None, float | None]) -> float:
@@ -186,13 +187,18 @@ def choose_penalties(
         rest = max(total - other, 1e-3 * total)
         return given[0] or rest, given[1] or rest
 
-    whole = Problem(rows.X, rows.w, rows.group, 1.0, 1.0, random_state)
+    unit = float(rows.w.mean())  # a row counts as one on average
+    whole = Problem(rows.X, rows.w / unit, rows.group, 1.0, 1.0, random_state)
     problem = whole.sample(SAMPLE)
-    share = problem.glob  # of the groups
-    at = (given[0], None if given[1] is None else given[1] * share)
+    share = problem.glob / unit  # of the groups
+    at = (
+        None if given[0] is None else given[0] / unit,
+        None if given[1] is None else given[1] * share,
+    )
     d = varying_columns(problem)
     found = candidates(problem, at, d, run)
-    best = min(found, key=lambda one: (miss(one, hints), one.words))
+    few = [one for one in found if ROWS * one.n_global <= len(problem.X) or one.n_global == 1]
+    best = min(few or found, key=lambda one: (miss(one, hints), one.words))
     if hints != (None, None):
         best = towards(problem, best, hints, d)
     elif given[1] is None and best.n_global > 1 and not groups_matter(problem, best, d):
@@ -201,4 +207,4 @@ def choose_penalties(
     if best.n_global == 1 and given[1] is None and hints[1] is None:
         everything = float(problem.w @ (problem.X**2).sum(axis=1))
         best = best._replace(glob=max(best.glob, everything))  # what no division can save
-    return best.local, best.glob / share
+    return given[0] or best.local * unit, given[1] or best.glob / share

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-NAMED = 40  # lines of the heat map that are named one by one
+NAMED = 60  # lines of the heat map that are named one by one
 WRITTEN = 400  # cells of the heat map that show their number
 BACKGROUND = 4000  # rows of all groups that each panel shows in grey
 
@@ -133,7 +133,7 @@ def group_usage(labels: Any, groups: Any, *, title: str | None = None, ax: Any =
     image = ax.imshow(
         share[order], aspect="auto", cmap="Blues", vmin=0, vmax=share.max(), interpolation="nearest"
     )
-    ax.figure.colorbar(image, ax=ax, label="share of the group's rows", format="{x:.0%}")
+    ax.figure.colorbar(image, ax=ax, label="share of the group's rows", format="{x:.0%}", aspect=40)
     if table.size <= WRITTEN:
         for line, j in enumerate(order):
             for p in np.flatnonzero(table[j]):
