@@ -11,7 +11,7 @@
    with l_j, the labels within a group, the shorter of n_j log k_j (clusters about equal) and
    Σ_p n_jp log(n_j/n_jp) + (k_j-1)/2·log n_j. This is the integrated complete likelihood of
    Biernacki, Celeux & Govaert 2000, for groups. d is the number of columns that vary, (Σ v)²/Σ v²
-   of the variances v along the principal axes.
+   of the variances v of small clusters along their principal axes.
 3. The candidate with the least L, if it describes the groups better than the same rows in shuffled
    groups. If it does not, all groups are alike and DP-means of all rows tells how many clusters
    there are (`penalties.path`; 1 in noise, which round Gaussians would cut up when it is long).
@@ -31,7 +31,7 @@ from scipy.special import gammaln, xlogy
 
 from madbayes._engine.threads import Run
 from madbayes._kernels import hdp
-from madbayes._kernels.moves import means, squared_error
+from madbayes._kernels.moves import draw_seeds, means, squared_error
 from madbayes.multi.hard_hdp_search import Division, Problem, descend, over_segment, renew
 from madbayes.penalties.hdp import group_gap, local_gap
 from madbayes.penalties.path import find_path
@@ -43,7 +43,8 @@ MOST = 48  # clusters at the smallest λ_g, about
 ROUNDS = 6  # searches to meet hints
 CLOSE = 0.05  # near enough to them
 FLOOR = 1e-9  # of all variation: rows that coincide are not described for nothing
-MARGIN = (5.0, 0.02)  # and of n: how much shorter the true groups have to be than shuffled ones
+SHUFFLES = 4
+MARGIN = (5.0, 0.04)  # and of n: how much shorter the true groups have to be than shuffled ones
 ROWS = 4  # that a cluster has on average, at least
 
 
@@ -75,9 +76,13 @@ def description_length(problem: Problem, labels: np.ndarray, d: float) -> float:
 
 
 def varying_columns(problem: Problem) -> float:
-    """2. How many columns vary, as the spread of the principal variances says."""
-    X = problem.X * np.sqrt(problem.w)[:, None]
-    S = X.T @ X if X.shape[1] <= X.shape[0] else X @ X.T  # the same eigenvalues but zeros
+    """2. How many columns vary within small clusters, as their principal variances say."""
+    X, w = problem.X, problem.w
+    seeds = np.empty((max(1, min(MOST, len(X) // 8)), X.shape[1]))
+    seeds = seeds[: draw_seeds(X, w, seeds, 0, problem.rng.random_sample(len(seeds)))]
+    z, k = hdp.nearest_centers(X, seeds)
+    R = (X - means(X, w, z, k)[0][z]) * np.sqrt(w)[:, None]
+    S = R.T @ R if R.shape[1] <= R.shape[0] else R @ R.T  # the same eigenvalues but zeros
     norm = float((S**2).sum())
     return float(np.trace(S)) ** 2 / norm if norm > 0 else 1.0
 
@@ -126,13 +131,15 @@ def candidates(
 
 def groups_matter(problem: Problem, best: Candidate, d: float) -> bool:
     """3. Whether the groups are better described than shuffled ones, by the same penalties."""
-    mixed = problem.rng.permutation(len(problem.X))
-    shuffled = replace(
-        problem, X=problem.X[mixed], w=problem.w[mixed], local=best.local, glob=best.glob
-    )
     centers = problem.division(best.labels).centers
-    words = description_length(shuffled, shuffled.relaxed(centers).labels, d)
-    return best.words < words - MARGIN[0] - MARGIN[1] * problem.w.sum()
+    words = []
+    for _ in range(SHUFFLES):
+        mixed = problem.rng.permutation(len(problem.X))
+        shuffled = replace(
+            problem, X=problem.X[mixed], w=problem.w[mixed], local=best.local, glob=best.glob
+        )
+        words.append(description_length(shuffled, shuffled.relaxed(centers).labels, d))
+    return best.words < min(words) - MARGIN[0] - MARGIN[1] * problem.w.sum()
 
 
 def miss(one: Candidate, wanted: tuple[float | None, float | None]) -> float:
@@ -199,6 +206,8 @@ def choose_penalties(
     found = candidates(problem, at, d, run)
     few = [one for one in found if ROWS * one.n_global <= len(problem.X) or one.n_global == 1]
     best = min(few or found, key=lambda one: (miss(one, hints), one.words))
+    same = [one for one in few if (one.local, one.words) == (best.local, best.words)]
+    best = same[len(same) // 2] if same else best  # the middle of its plateau
     if hints != (None, None):
         best = towards(problem, best, hints, d)
     elif given[1] is None and best.n_global > 1 and not groups_matter(problem, best, d):

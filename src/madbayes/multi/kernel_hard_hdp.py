@@ -57,12 +57,13 @@ class KernelHardHDP(SharedClusters, ClusterMixin, BaseEstimator):
     --------
     >>> import numpy as np
     >>> from madbayes import KernelHardHDP
-    >>> angle = np.linspace(0, 2 * np.pi, 40, endpoint=False)
-    >>> ring = np.column_stack([np.cos(angle), np.sin(angle)])
-    >>> X = [np.vstack([ring[::2], 0.1 * ring[::4]]), ring[1::2]]  # ring and middle; ring only
-    >>> model = KernelHardHDP(1.0, 5.0, gamma=1.0, random_state=0).fit(X)
-    >>> model.n_clusters_ > 1
-    True
+    >>> rng = np.random.default_rng(0)
+    >>> places = np.array([[0.0, 0], [9, 0], [0, 9], [9, 9]])
+    >>> X = [np.repeat(places[pair], 4, axis=0) + rng.normal(size=(8, 2))
+    ...      for pair in ([0, 1], [1, 2], [2, 3], [0, 3], [0, 2])]
+    >>> model = KernelHardHDP(0.5, 1.0, gamma=0.05, random_state=0).fit(X)
+    >>> model.n_clusters_, model.n_local_clusters_
+    (4, array([2, 2, 2, 2, 2]))
     """
 
     def __init__(

@@ -55,10 +55,11 @@ def hdp_farthest_first(
 
     Examples
     --------
+    >>> import numpy as np
     >>> from madbayes import penalties
-    >>> X = [[[0.0], [1.0], [9.0]], [[1.0], [8.0], [9.0]]]
-    >>> penalties.hdp_farthest_first([*map(np.array, X)], n_local=2, n_global=2)
-    (13.94..., 27.88...)
+    >>> X = [np.array([[0.0], [1.0], [8.0]]), np.array([[0.0], [1.0], [2.0]])]
+    >>> penalties.hdp_farthest_first(X, n_local=1, n_global=2)
+    (13.0, 5.0)
     """
     X, groups = gather(X, groups)
     X = check_table(X)
@@ -72,8 +73,9 @@ def local_gap(X: Any, weight: np.ndarray | None, code: np.ndarray, k: int, run: 
     """λ_l."""
     k = check_count("n_local", k, why="It is a rough number of clusters in a group.")
     gaps = []
-    for j in range(int(code.max()) + 1):
-        rows = np.flatnonzero((code == j) if weight is None else (code == j) & (weight > 0))
+    order = np.argsort(code, kind="stable")
+    order = order if weight is None else order[weight[order] > 0]
+    for rows in np.split(order, np.flatnonzero(np.diff(code[order])) + 1):
         if rows.size > 1:
             try:
                 gaps.append(largest_gap(Rows(X[rows]), None, k, run))
