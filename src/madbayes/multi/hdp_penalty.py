@@ -13,8 +13,9 @@
    Biernacki, Celeux & Govaert 2000, for groups. d is the number of columns that vary, (Σ v)²/Σ v²
    of the variances v of small clusters along their principal axes.
 3. The candidate with the least L, if it describes the groups better than the same rows in shuffled
-   groups. If it does not, all groups are alike and DP-means of all rows tells how many clusters
-   there are (`penalties.path`; 1 in noise, which round Gaussians would cut up when it is long).
+   groups; the search itself then settles λ_g among its neighbours, again by the least L. If it does
+   not, all groups are alike and DP-means of all rows tells how many clusters there are
+   (`penalties.path`; 1 in noise, which round Gaussians would cut up when it is long).
 4. With hints: the candidate nearest to them, then the search with larger or smaller penalties until
    the numbers are met, or nearly.
 
@@ -38,6 +39,7 @@ from madbayes.penalties.path import find_path
 
 SAMPLE = 4000  # rows that candidates are made from
 STEP = 1.6  # from one λ_g to the next
+NEARBY = (1, 1 / STEP, STEP)  # λ_g at which the best is searched again, in parts of its own
 LEVELS = 6  # values of λ_l
 MOST = 48  # clusters at the smallest λ_g, about
 ROUNDS = 6  # searches to meet hints
@@ -142,6 +144,13 @@ def groups_matter(problem: Problem, best: Candidate, d: float) -> bool:
     return best.words < min(words) - MARGIN[0] - MARGIN[1] * problem.w.sum()
 
 
+def searched(problem: Problem, start: Candidate, local: float, glob: float, d: float) -> Candidate:
+    """What the search makes of a candidate at these penalties."""
+    here = replace(problem, local=local, glob=glob)
+    now = renew(here, descend(here, here.relaxed(here.division(start.labels).centers)), 1)
+    return describe(problem, local, glob, now, d)
+
+
 def miss(one: Candidate, wanted: tuple[float | None, float | None]) -> float:
     """How far the numbers of clusters are from the wanted ones."""
     have = (one.n_local, one.n_global)
@@ -152,17 +161,15 @@ def towards(
     problem: Problem, best: Candidate, wanted: tuple[float | None, float | None], d: float
 ) -> Candidate:
     """4. Penalties raised where the search finds too many clusters, lowered where too few."""
-    local, glob, labels = best.local, best.glob, best.labels
+    local, glob = best.local, best.glob
     power = 1 + 2 / d  # what one more of k clusters saves falls like k to this power
     found = []
     for _ in range(ROUNDS):
-        here = replace(problem, local=local, glob=glob)
-        now = renew(here, descend(here, here.relaxed(here.division(labels).centers)), 1)
-        found.append(describe(problem, local, glob, now, d))
-        one, labels = found[-1], now.labels
+        best = searched(problem, best, local, glob, d)
+        found.append(best)
         too_many = [
             1.0 if want is None else have / want
-            for have, want in zip((one.n_local, one.n_global), wanted, strict=True)
+            for have, want in zip((best.n_local, best.n_global), wanted, strict=True)
         ]
         if all(abs(ratio - 1) < CLOSE for ratio in too_many):
             break
@@ -206,14 +213,16 @@ def choose_penalties(
     found = candidates(problem, at, d, run)
     few = [one for one in found if ROWS * one.n_global <= len(problem.X) or one.n_global == 1]
     best = min(few or found, key=lambda one: (miss(one, hints), one.words))
-    same = [one for one in few if (one.local, one.words) == (best.local, best.words)]
-    best = same[len(same) // 2] if same else best  # the middle of its plateau
     if hints != (None, None):
         best = towards(problem, best, hints, d)
-    elif given[1] is None and best.n_global > 1 and not groups_matter(problem, best, d):
-        k = find_path(rows.X, rows.w, None, None, random_state, run).best().n_clusters
-        best = min(found, key=lambda one: (miss(one, (None, k)), one.words))
-    if best.n_global == 1 and given[1] is None and hints[1] is None:
-        everything = float(problem.w @ (problem.X**2).sum(axis=1))
-        best = best._replace(glob=max(best.glob, everything))  # what no division can save
+    elif given[1] is None and best.n_global > 1:
+        if groups_matter(problem, best, d):
+            trials = [searched(problem, best, best.local, best.glob * f, d) for f in NEARBY]
+            best = min(trials, key=lambda one: one.words)
+        else:
+            k = find_path(rows.X, rows.w, None, None, random_state, run).best().n_clusters
+            best = min(found, key=lambda one: (miss(one, (None, k)), one.words))
+    if best.n_global == 1 and hints[1] is None and given[1] is None:
+        everything = float(problem.w @ (problem.X**2).sum(axis=1))  # what no division can save
+        best = best._replace(glob=max(best.glob, everything))
     return given[0] or best.local * unit, given[1] or best.glob / share
