@@ -11,6 +11,7 @@ import cosine
 import dp_means
 import features
 import graphs
+import hdp
 import how_many
 import kernels
 import kmeans
@@ -28,6 +29,7 @@ SCRIPTS = {
     "medoids": medoids,
     "graphs": graphs,
     "kernels": kernels,
+    "hdp": hdp,
 }
 
 

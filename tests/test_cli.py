@@ -498,3 +498,80 @@ def test_without_matplotlib_the_rest_is_still_written(run, two_groups, monkeypat
     assert 'pip install "madbayes[plot]"' in got.stderr
     assert "is from an earlier run" in got.stderr
     assert "clusters.png" not in got.stdout
+
+
+# Groups
+
+
+@pytest.fixture
+def wards(tmp_path):
+    """Four wards of ten rows, each with two of three clusters; the last line has no value."""
+    rng = np.random.default_rng(0)
+    places = np.array([[0.0, 0], [9, 0], [0, 9]])
+    lines = ["id,ward,x,y"]
+    for j, pair in enumerate([(0, 1), (1, 2), (0, 2), (0, 1)]):
+        for i, p in enumerate(np.repeat(pair, 5)):
+            x, y = places[p] + rng.normal(size=2)
+            lines.append(f"{10 * j + i},w{j},{x:.3f},{y:.3f}")
+    lines.append("40,w3,,1")
+    return save(tmp_path / "wards.csv", "\n".join(lines) + "\n")
+
+
+def share(capsys, out, *argv):
+    return Run(capsys, out, ["groups", *argv, "--out", out])
+
+
+def test_groups_share_clusters(capsys, tmp_path, wards, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "120")
+    out = tmp_path / "out"
+    done = share(capsys, out, wards, "--by", "ward", "--drop-missing")
+    assert done.code == 0, done.stderr
+    assert done.files == ["centers.csv", "groups.csv", "groups.png", "labels.csv", "usage.png"]
+    assert "3 clusters shared by 4 groups in 40 rows" in done.stdout
+    assert "uses 2 of the clusters" in done.stdout
+    assert "left out id: it only counts the rows" in done.stderr
+    with (out / "groups.csv").open() as stream:
+        table = list(csv.reader(stream))
+    assert table[0] == ["ward", "size", "clusters", "0", "1", "2"]
+    assert [line[:3] for line in table[1:]] == [[f"w{j}", "10", "2"] for j in range(4)]
+    assert sorted(table[1][3:]) == ["0", "5", "5"]
+    labels = (out / "labels.csv").read_text().splitlines()
+    assert len(labels) == 42
+    assert labels[-1] == "41,"
+
+
+def test_groups_with_penalties_numbers_and_standardized(capsys, tmp_path):
+    out = tmp_path / "out"
+    X = np.repeat([[0.0, 0], [9, 0]], 12, axis=0) + np.random.default_rng(0).normal(size=(24, 2))
+    pq.write_table(
+        pa.table({"shop": np.tile([7, 3, 5], 8), "x": X[:, 0], "y": X[:, 1]}),
+        tmp_path / "shops.parquet",
+    )
+    argv = (tmp_path / "shops.parquet", "--by", "shop", "--no-plot", "--standardize")
+    done = share(capsys, out, *argv, "--penalty-local", "2", "--penalty-global", "9")
+    assert done.code == 0, done.stderr
+    assert "local 2, global 9" in done.stdout
+    assert (out / "groups.csv").read_text().splitlines()[1].startswith("3,8,2,")
+    done = share(capsys, out, *argv, "--local-hint", "1", "--global-hint", "1")
+    assert "1 cluster shared by 3 groups" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("argv", "pieces"),
+    [
+        (["--by", "wart"], ["--by names 'wart'", "Did you mean ward?"]),
+        (["--by", "ward"], ["row 41, column x is missing"]),
+        (["--by", "x", "--columns", "y"], ["Row 41 has no value in the column x"]),
+        (["--by", "ward", "--penalty-local", "-1"], ["--penalty-local -1", "> 0"]),
+        (
+            ["--by", "ward", "--penalty-global", "2", "--global-hint", "3"],
+            ["--global-hint 3 would be ignored"],
+        ),
+    ],
+)
+def test_groups_says_what_is_wrong(capsys, tmp_path, wards, argv, pieces):
+    done = share(capsys, tmp_path / "out", wards, *argv)
+    assert done.code == 2
+    assert done.files is None
+    for piece in pieces:
+        assert piece in done.stderr

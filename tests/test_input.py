@@ -10,6 +10,7 @@ from madbayes import (
     DPMeans,
     DPMedoids,
     EllipticalMeans,
+    HardHDP,
     KernelDPMeans,
     KMeans,
     KMedoids,
@@ -36,6 +37,9 @@ MODELS = [
     KernelDPMeans(),
     KernelDPMeans(3.0, algorithm="paper"),
     SpectralDPMeans(3.0),
+    HardHDP(),
+    HardHDP(1.0, 2.0),
+    HardHDP(1.0, 2.0, algorithm="paper"),
 ]
 
 
@@ -75,6 +79,8 @@ def test_tiny_and_huge_values(scale, d):
             CollapsedDPMeans(60.0 * d * scale**2, random_state=0),
             OnlineKMeans(2),
             OnlineDPMeans(20.0 * d * scale**2),
+            HardHDP(30.0 * d * scale**2, 30.0 * d * scale**2, random_state=0),
+            HardHDP(random_state=0),
         )
         return [model.fit(Y * scale).labels_ for model in models]
 
@@ -92,6 +98,8 @@ def test_one_row_one_column_and_equal_rows():
         CollapsedDPMeans(1.0),
         OnlineKMeans(1),
         OnlineDPMeans(1.0),
+        HardHDP(),
+        HardHDP(0.5, 0.5),
     ):
         assert model.fit([[3.0]]).labels_.tolist() == [0]
         assert set(model.fit(np.full((9, 2), 0.1)).labels_) == {0}
@@ -171,6 +179,7 @@ def test_before_fit():
         EllipticalMeans(2),
         KernelDPMeans(),
         SpectralDPMeans(),
+        HardHDP(),
     ):
         for method in (model.predict, model.transform, model.score):
             with pytest.raises(NotFittedError):

@@ -243,7 +243,7 @@ def words():
         ("hamming", None),
         (lambda x, y: np.abs(x - y).max(), None),
     ],
-    ids=str,
+    ids=lambda value: "function" if callable(value) else str(value),
 )
 def test_a_metric_is_its_matrix(metric, params):
     X = np.round(table("plain", 60) + 9)
@@ -411,7 +411,6 @@ def test_one_row_equal_rows_and_as_many_clusters_as_rows():
         (KMedoids(2, metric=lambda x, y: -1.0), "finite and >= 0"),
         (KMedoids(2, metric=lambda x, y: np.nan), "finite and >= 0"),
     ],
-    ids=str,
 )
 def test_bad_parameters(model, says):
     with pytest.raises(ValueError, match=says):

@@ -9,7 +9,7 @@ import pytest
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 
-from madbayes.plots import scatter
+from madbayes.plots import group_usage, groups, scatter
 from madbayes.plots.palette import COLORS, assign_colors
 
 
@@ -103,3 +103,58 @@ def test_neighbours_differ_in_colour():
     assert all(a != b for a, b in itertools.pairwise(colors))
     assert set(colors) == set(COLORS)
     assert all(to_hex(c).upper() == c for c in COLORS)
+
+
+# Groups
+
+
+def shared(n_groups=6, d=2):
+    rng = np.random.default_rng(0)
+    labels = rng.integers(0, 4, 40 * n_groups)
+    X = rng.normal(size=(len(labels), d)) + 5 * labels[:, None]
+    return X, labels, np.repeat([f"group {j}" for j in range(n_groups)], 40)
+
+
+@pytest.mark.parametrize("d", [1, 2, 5])
+def test_one_panel_for_each_group(d):
+    X, labels, of_row = shared(d=d)
+    figure = groups(X, labels, of_row, title="all")
+    titles = [ax.get_title(loc="left") for ax in figure.axes if ax.axison]
+    assert titles == [f"group {j}: 4 clusters" for j in range(6)]
+    figure.savefig(io.BytesIO())
+    limits = {ax.get_xlim() for ax in figure.axes}
+    assert len(limits) == 1  # the same place is the same place in every panel
+
+
+def test_many_groups_are_drawn_in_part_and_the_picture_says_so():
+    X, labels, of_row = shared(30)
+    figure = groups(X, labels, of_row, max_groups=7)
+    assert sum(ax.axison for ax in figure.axes) == 7
+    assert figure.get_suptitle() == "7 of 30 groups drawn"
+
+
+def test_usage_shows_shares_of_each_group(ax):
+    labels, of_row = np.array([0, 0, 1, 2, 2, -1]), ["b", "b", "b", "a", "a", "a"]
+    assert group_usage(labels, of_row, ax=ax) is ax
+    image = np.asarray(ax.images[0].get_array())
+    names = [text.get_text() for text in ax.get_yticklabels()]
+    np.testing.assert_allclose(image[names.index("b")], [2 / 3, 1 / 3, 0])
+    np.testing.assert_allclose(image[names.index("a")], [0, 0, 1])
+    assert sorted(text.get_text() for text in ax.texts) == ["1", "2", "2"]
+
+
+@pytest.mark.parametrize("n_groups", [1, 2, 50, 2500])
+def test_usage_of_any_number_of_groups(ax, n_groups):
+    group_usage(np.arange(3 * n_groups) % 5, np.arange(3 * n_groups) % n_groups, ax=ax)
+    assert ax.images[0].get_array().shape == (n_groups, min(5, 3 * n_groups))
+
+
+def test_groups_that_do_not_fit_the_rows(ax):
+    X, labels, _ = shared()
+    for draw in (lambda g: groups(X, labels, g), lambda g: group_usage(labels, g, ax=ax)):
+        with pytest.raises(ValueError, match="there are 240 rows"):
+            draw([1, 2])
+    with pytest.raises(ValueError, match="max_groups=0"):
+        groups(X, labels, labels, max_groups=0)
+    with pytest.raises(ValueError, match="every label is negative"):
+        group_usage([-1, -1], [0, 1], ax=ax)

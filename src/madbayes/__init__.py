@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     )
     from madbayes.features import BPMeans, CollapsedBPMeans, KFeatures, StepwiseKFeatures
     from madbayes.graph import GraphCut
+    from madbayes.multi import HardHDP, KernelHardHDP
 
 __version__ = "0.1.0"
 __all__ = [
@@ -32,10 +33,12 @@ __all__ = [
     "DPMedoids",
     "EllipticalMeans",
     "GraphCut",
+    "HardHDP",
     "KFeatures",
     "KMeans",
     "KMedoids",
     "KernelDPMeans",
+    "KernelHardHDP",
     "OnlineDPMeans",
     "OnlineKMeans",
     "SpectralDPMeans",
@@ -59,6 +62,8 @@ _HOME = {
     "KMedoids": "cluster",
     "KernelDPMeans": "cluster",
     "SpectralDPMeans": "cluster",
+    "HardHDP": "multi",
+    "KernelHardHDP": "multi",
     "StepwiseKFeatures": "features",
 }
 

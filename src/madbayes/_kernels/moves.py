@@ -87,7 +87,7 @@ def draw_seeds(X, w, C, have, U):
     return k
 
 
-@inner
+@kernel
 def close_gaps(z, N):
     """Renumber the clusters that have rows; returns their number."""
     new, k = np.empty(N.shape[0], np.int64), 0

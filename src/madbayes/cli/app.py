@@ -237,6 +237,106 @@ def graph(
             _say(talk, [f"{out / 'path.png'} is from an earlier run"])
 
 
+@app.command()
+def groups(
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE", help="Table to read: .csv, .tsv, .parquet or .npy.")
+    ],
+    by: Annotated[
+        str, typer.Option(metavar="COLUMN", help="The column that says which group a row is in.")
+    ],
+    columns: Annotated[
+        list[str] | None,
+        typer.Option(metavar="A,B", help="Use these columns only (default: all numeric ones)."),
+    ] = None,
+    drop: Annotated[
+        list[str] | None, typer.Option(metavar="A,B", help="Leave these columns out.")
+    ] = None,
+    drop_missing: Annotated[
+        bool, typer.Option("--drop-missing", help="Leave out rows with missing or infinite values.")
+    ] = False,
+    standardize: Annotated[
+        bool,
+        typer.Option(
+            "--standardize", help="Give every column mean 0 and variance 1 before clustering."
+        ),
+    ] = False,
+    penalty_local: Annotated[
+        float | None,
+        typer.Option(
+            metavar="VALUE",
+            help="Cost of one more cluster in a group, in squared-distance units (default: the "
+            "data decide).",
+        ),
+    ] = None,
+    penalty_global: Annotated[
+        float | None,
+        typer.Option(metavar="VALUE", help="Cost of one more cluster altogether (likewise)."),
+    ] = None,
+    local_hint: Annotated[
+        int | None, typer.Option(metavar="N", min=1, help="Roughly how many clusters a group uses.")
+    ] = None,
+    global_hint: Annotated[
+        int | None, typer.Option(metavar="N", min=1, help="Roughly how many clusters in all.")
+    ] = None,
+    seed: Annotated[
+        int,
+        typer.Option(metavar="N", min=0, help="Seed for what is drawn at random."),
+    ] = 0,
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Folder for the results.")] = Path(
+        "madbayes-out"
+    ),
+    plot: Annotated[bool, typer.Option("--plot/--no-plot", help="Draw the pictures.")] = True,
+) -> None:
+    """Find clusters that the groups of a table share.
+
+    Rows come in groups (patients, shops, documents), each of which uses some of the clusters.
+    Prints the clusters and writes labels.csv (one line per row of FILE), centers.csv, groups.csv
+    (how many rows of each group are in which cluster), groups.png (the groups side by side) and
+    usage.png (which group uses which cluster).
+    """
+    talk = Console(stderr=True)
+    with _explained(talk):
+        from madbayes.cli import share
+        from madbayes.cli.formats import read
+        from madbayes.cli.select import select
+        from madbayes.cli.show import count
+        from madbayes.cli.write import all_or_nothing, write_centers, write_labels
+
+        options = share.Options(
+            penalty_local, penalty_global, local_hint, global_hint, standardize, seed
+        )
+        share.check_options(options)
+        with talk.status(f"reading {file.name}"):
+            frame = read(file)
+            share.check_column(frame, by)
+            table = select(
+                frame, columns=columns or (), drop=[*(drop or ()), by], drop_missing=drop_missing
+            )
+            of_row = share.group_column(frame, by, table.rows)
+        _say(talk, table.notes)
+
+        with all_or_nothing(out) as scratch:
+            n, d = table.values.shape
+            with talk.status(f"clustering {count(n, 'row')} of {count(d, 'column')}"):
+                found = share.fit(table.values, of_row, options)
+            with talk.status("writing"):
+                sizes = found.table.sum(axis=0)
+                write_labels(scratch / "labels.csv", found.labels, table.rows, table.n_rows_in_file)
+                write_centers(scratch / "centers.csv", found.centers, sizes, table.names)
+                share.write_groups(scratch / "groups.csv", found, by)
+                title = f"{file.name}: {count(len(sizes), 'cluster')}"
+                drawn = share.draw(scratch, found, table.values, table.names, title) if plot else []
+        _say(talk, found.notes)
+
+        console = Console()
+        share.show(console, found, table.names, by)
+        written = ["labels.csv", "centers.csv", "groups.csv", *drawn]
+        console.print(Text(f"Written to {out}: {', '.join(written)}"))
+        if plot and not drawn:
+            _say(talk, ['the pictures need matplotlib: pip install "madbayes[plot]"'])
+
+
 @contextmanager
 def _explained(talk: Console) -> Iterator[None]:
     """User errors become one paragraph and exit code 2; Ctrl-C becomes exit code 130."""

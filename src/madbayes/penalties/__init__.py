@@ -3,6 +3,7 @@
 from madbayes.penalties.cut_path import CutChoice, CutPath, cut_path
 from madbayes.penalties.farthest import farthest_first
 from madbayes.penalties.feature_path import FeaturePath, feature_path
+from madbayes.penalties.hdp import hdp_farthest_first
 from madbayes.penalties.path import path
 from madbayes.penalties.staircase import Choice, PenaltyPath
 
@@ -15,5 +16,6 @@ __all__ = [
     "cut_path",
     "farthest_first",
     "feature_path",
+    "hdp_farthest_first",
     "path",
 ]

@@ -1,7 +1,8 @@
 """Pictures of what was found. matplotlib is imported only when something is drawn."""
 
 from madbayes.plots.features import features
+from madbayes.plots.groups import group_usage, groups
 from madbayes.plots.scatter import scatter
 from madbayes.plots.spectrum import spectrum
 
-__all__ = ["features", "scatter", "spectrum"]
+__all__ = ["features", "group_usage", "groups", "scatter", "spectrum"]
