@@ -10,7 +10,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from madbayes._engine.base import CentersMixin
 from madbayes._engine.checks import check_rows, check_weight
-from madbayes._engine.partition import NO_WEIGHT, measure
+from madbayes._engine.partition import measure_to_fit
 from madbayes._engine.rows import Rows, segments
 from madbayes._engine.seeding import squared_distances
 from madbayes._engine.threads import Run, workers
@@ -87,7 +87,7 @@ def matrix(X: Any, metric: Metric, params: dict[str, Any], run: Run) -> np.ndarr
         )
     if not is_euclidean(metric):
         return frozen(checked(pairwise_distances(X, metric=metric, **params), metric))
-    measure(source, NO_WEIGHT, run)  # refuses what would overflow
+    measure_to_fit(source, None, run)  # refuses what would over- or underflow
     D = np.empty((n, n), dtype=source.dtype)
 
     def partial(first: int) -> None:

@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from madbayes._engine.checks import check_rows, check_weight
 from madbayes._engine.gram import HELD_ROWS, MAX_ROWS, Gram, Kernel, make_kernel, sums_of
-from madbayes._engine.partition import measure
+from madbayes._engine.partition import measure_to_fit
 from madbayes._engine.rows import Rows
 from madbayes._engine.threads import Run, workers
 from madbayes._kernels.kernel_moves import distances, nearest
@@ -124,7 +124,7 @@ class KernelMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixi
     def _place(self, X: Any, used: np.ndarray, w: np.ndarray, run: Run) -> tuple[Kernel, Any]:
         """The kernel, and the rows `used` where it wants them."""
         rows = X if is_all(used, X) else X[used]
-        frame = measure(Rows(rows), w, run)
+        frame = measure_to_fit(Rows(rows), w, run)
         kernel = make_kernel(
             self.kernel,
             self.gamma,

@@ -35,7 +35,7 @@ from madbayes._engine.checks import (
     dense,
 )
 from madbayes._engine.lloyd import nearest
-from madbayes._engine.partition import Partition
+from madbayes._engine.partition import Partition, measure_to_fit
 from madbayes._engine.rows import Rows, restore
 from madbayes._engine.threads import Run, workers
 from madbayes._kernels import moves
@@ -224,7 +224,9 @@ class CollapsedDPMeans(CentersMixin):
             permutation = random_state.permutation(X.shape[0]) if shuffled else None
             if shuffled and weight is not None:
                 weight = weight[permutation]
-            partition = Partition(Rows(X, permutation), weight, run)
+            source = Rows(X, permutation)
+            frame = measure_to_fit(source, weight, run)
+            partition = Partition(source, weight, run, frame)
             used = np.arange(X.shape[0]) if weight is None else np.flatnonzero(weight > 0)
             problem = Problem(
                 shifted_rows(partition.source, used, partition.offset),

@@ -38,7 +38,7 @@ from madbayes._engine.checks import (
     check_weight,
     without_arrow,
 )
-from madbayes._engine.partition import NO_WEIGHT, measure
+from madbayes._engine.partition import measure_to_fit
 from madbayes._engine.rows import Rows
 from madbayes._engine.threads import workers
 from madbayes._kernels import ellipses as kernels
@@ -321,7 +321,7 @@ class EllipticalMeans(CentersMixin):
     def _standardize(self, X: np.ndarray, weight: np.ndarray | None) -> None:
         """Mean and deviation of each column; a constant column is left as it is."""
         with workers(self.n_jobs) as run:
-            frame = measure(Rows(X), NO_WEIGHT if weight is None else weight, run)
+            frame = measure_to_fit(Rows(X), weight, run)
         self._offset, self._scale = frame.mean, np.ones(X.shape[1])
         Y = self._standardized(X)
         variance = np.average(Y**2, axis=0, weights=weight)

@@ -32,7 +32,7 @@ from madbayes._engine.checks import (
     check_weight,
     weight_of_directions,
 )
-from madbayes._engine.partition import NO_WEIGHT, check_reach, measure, power_of_two
+from madbayes._engine.partition import NO_WEIGHT, check_reach, measure_to_fit, power_of_two
 from madbayes._engine.rows import COPY_VALUES, DIRECT_COLUMNS, Rows
 from madbayes._engine.threads import workers
 from madbayes._kernels.moves import TOL
@@ -280,7 +280,7 @@ class OnlineMixin(CentersMixin):
         labels, error = np.empty(source.n, np.int64), 0.0
         step = max(16, COPY_VALUES // source.d)
         with workers(1) as run:
-            frame = measure(source, weight, run)
+            frame = measure_to_fit(source, weight, run)
             if not rule.unit:
                 check_reach(stream.centers[: stream.k], frame, source.d)
             for a, b, block in source.blocks(0, source.n):

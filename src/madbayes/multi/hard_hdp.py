@@ -35,7 +35,7 @@ from sklearn.utils.validation import check_is_fitted
 from madbayes._engine.base import CentersMixin
 from madbayes._engine.checks import check_choice, check_count, check_rows, check_weight
 from madbayes._engine.groups import Groups, check_groups, gather
-from madbayes._engine.partition import NO_WEIGHT, check_reach, measure
+from madbayes._engine.partition import NO_WEIGHT, check_reach, measure, measure_to_fit
 from madbayes._engine.rows import Rows
 from madbayes._engine.seeding import squared_distances
 from madbayes._engine.threads import Run, workers
@@ -169,7 +169,7 @@ def arrange(X: Any, weight: np.ndarray | None, groups: Groups, run: Run) -> Grou
             )
         X = X.toarray()
     source = Rows(X)
-    offset = measure(source, NO_WEIGHT if weight is None else weight, run).mean
+    offset = measure_to_fit(source, weight, run).mean
     place = groups.order if weight is None else groups.order[weight[groups.order] > 0]
     rows = np.empty((place.size, source.d), dtype=source.dtype)
     for a in range(0, place.size, 4096):

@@ -22,7 +22,7 @@ import numpy as np
 
 from madbayes._engine.checks import check_count, check_table, check_weight
 from madbayes._engine.groups import check_groups, gather
-from madbayes._engine.partition import NO_WEIGHT, measure
+from madbayes._engine.partition import measure_to_fit
 from madbayes._engine.rows import Rows, segments
 from madbayes._engine.seeding import squared_distances
 from madbayes._engine.threads import Run, workers
@@ -93,7 +93,7 @@ def group_gap(X: Any, weight: np.ndarray | None, code: np.ndarray, k: int, run: 
     """λ_g."""
     k = check_count("n_global", k, why="It is a rough number of clusters in all.")
     source = Rows(X)
-    member = measure(source, NO_WEIGHT if weight is None else weight, run).mean[None, :]  # 1.
+    member = measure_to_fit(source, weight, run).mean[None, :]  # 1.
     closest = np.full(source.n, np.inf)
 
     def partial(cut: tuple[int, int]) -> None:
