@@ -28,7 +28,7 @@ from common import (
 
 ENVIRONMENT = ROOT / ".bench-envs" / "pdc-dp-means"
 PEER = "pdc-dp-means"
-PATIENCE = 900  # seconds for one fit
+PATIENCE = 300  # seconds for one fit
 PEER_PYTHON = ((3, 8), (3, 11))  # the versions that it has wheels for
 
 
@@ -176,11 +176,11 @@ def compare(name, rows, penalty, why, repeats, folder, python, reason):
 
 def measure(quick):
     parts = [stamp()]
-    repeats = 2 if quick else 3
+    repeats = 2
     python, reason = peer_python()
     name, rows = sift()
-    rows = rows[np.random.default_rng(0).permutation(len(rows))[: 5_000 if quick else 50_000]]
-    n = 10_000 if quick else 100_000
+    rows = rows[np.random.default_rng(0).permutation(len(rows))[: 5_000 if quick else 20_000]]
+    n = 10_000 if quick else 50_000
     sets = [
         (f"{name}, a sample", rows, 30 if quick else 100),
         ("mixture", mixture(n, 2, 50, gap=4)[0], 50),

@@ -244,7 +244,7 @@ def time_code(code):
 
 def measure(quick):
     head = stamp()
-    repeats = 2 if quick else 3
+    repeats = 2
     name, rows = sift()
     if quick:
         rows = rows[:: len(rows) // 30_000].copy()
