@@ -11,7 +11,7 @@ from sklearn.base import (
 )
 from sklearn.utils.validation import check_is_fitted
 
-from madbayes._engine.checks import check_choice, check_rows, check_weight
+from madbayes._engine.checks import check_rows, check_weight, is_cosine
 from madbayes._engine.partition import Partition
 from madbayes._engine.rows import Rows, segments
 from madbayes._engine.threads import workers
@@ -87,7 +87,7 @@ class CentersMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMix
 
     @property
     def _unit(self) -> bool:
-        return check_choice("metric", self.metric, "euclidean", "cosine") == "cosine"
+        return is_cosine(self.metric)
 
     def _store_centers(self, centers: np.ndarray, dtype: np.dtype) -> None:
         self._centers = centers

@@ -7,7 +7,7 @@ Everything is in units of λ²: a cluster costs log|I + Φ⁻¹S_c| + `price`.
 
 import numpy as np
 
-from madbayes._kernels import kernel
+from madbayes._kernels import inner, kernel
 
 
 @kernel
@@ -35,6 +35,21 @@ def scatter(Y, w, z, C, W, N, S):
                 S[c, e, j] = S[c, j, e]
 
 
+@inner
+def form(Y, i, C, A, c, u):
+    """(y_i - μ_c)ᵀ A_c (y_i - μ_c); u is scratch."""
+    d = Y.shape[1]
+    for j in range(d):
+        u[j] = Y[i, j] - C[c, j]
+    total = 0.0
+    for j in range(d):
+        part = 0.0
+        for e in range(j):
+            part += A[c, j, e] * u[e]
+        total += u[j] * (2.0 * part + A[c, j, j] * u[j])
+    return total
+
+
 @kernel
 def quadratic(Y, C, A, out):
     """out[i, c] = (y_i - μ_c)ᵀ A_c (y_i - μ_c)."""
@@ -42,15 +57,7 @@ def quadratic(Y, C, A, out):
     u = np.empty(d)
     for i in range(n):
         for c in range(C.shape[0]):
-            for j in range(d):
-                u[j] = Y[i, j] - C[c, j]
-            total = 0.0
-            for j in range(d):
-                part = 0.0
-                for e in range(j):
-                    part += A[c, j, e] * u[e]
-                total += u[j] * (2.0 * part + A[c, j, j] * u[j])
-            out[i, c] = total
+            out[i, c] = form(Y, i, C, A, c, u)
 
 
 @kernel
@@ -64,14 +71,7 @@ def assign_or_open(Y, w, z, C, A, k, first, price):
     for i in range(n):
         near, lowest = 0, np.inf
         for c in range(k):
-            for j in range(d):
-                u[j] = Y[i, j] - C[c, j]
-            total = 0.0
-            for j in range(d):
-                part = 0.0
-                for e in range(j):
-                    part += A[c, j, e] * u[e]
-                total += u[j] * (2.0 * part + A[c, j, j] * u[j])
+            total = form(Y, i, C, A, c, u)
             if total < lowest:
                 near, lowest = c, total
         if w[i] * lowest > price and k < C.shape[0]:
@@ -109,14 +109,7 @@ def move_rows(Y, w, z, C, W, N, A, first, price, least, tol):
             if c == p and N[p] == 1:
                 stay = price
                 continue
-            for j in range(d):
-                u[j] = Y[i, j] - C[c, j]
-            total = 0.0
-            for j in range(d):
-                part = 0.0
-                for e in range(j):
-                    part += A[c, j, e] * u[e]
-                total += u[j] * (2.0 * part + A[c, j, j] * u[j])
+            total = form(Y, i, C, A, c, u)
             if c == p:
                 share = W[c] * wi / (W[c] - wi) * total
                 stay = -np.log1p(-share) if share < 1.0 else np.inf

@@ -10,7 +10,7 @@ import numpy as np
 
 from madbayes._kernels import inner, kernel
 from madbayes._kernels.moves import TOL
-from madbayes._kernels.ward import cut_tree
+from madbayes._kernels.ward import cut_below, sort_merges
 
 ROUNDING = 1e-12
 ZERO = 1e-14
@@ -177,16 +177,12 @@ def ward_sums(L, W):
         n_alive -= 1
         alive[place[b]] = alive[n_alive]
         place[alive[n_alive]] = place[b]
-    order = np.argsort(height, kind="mergesort")
-    return left[order], right[order], height[order]
+    sort_merges(left, right, height)
+    return left, right, height
 
 
 @kernel
 def merge_below(L, W, penalty, cap):
     """As `ward.merge_below`, from sums."""
-    m = W.shape[0]
     left, right, height = ward_sums(L.copy(), W.copy())
-    k = m
-    while k > 1 and (k > cap or height[m - k] < penalty):
-        k -= 1
-    return cut_tree(left, right, k), k
+    return cut_below(left, right, height, penalty, cap)

@@ -71,13 +71,19 @@ def ward_tree(C, W, unit):
         n_alive -= 1
         alive[place[b]] = alive[n_alive]
         place[alive[n_alive]] = place[b]
-    for t in range(1, m - 1):  # sorted by insertion: little beside the tree, and quick to compile
+    sort_merges(left, right, height)
+    return left, right, height
+
+
+@inner
+def sort_merges(left, right, height):
+    """By height, equal ones as they were; by insertion, which compiles quickly."""
+    for t in range(1, height.shape[0]):
         a, b, h, s = left[t], right[t], height[t], t
         while s > 0 and height[s - 1] > h:
             left[s], right[s], height[s] = left[s - 1], right[s - 1], height[s - 1]
             s -= 1
         left[s], right[s], height[s] = a, b, h
-    return left, right, height
 
 
 @kernel
@@ -107,8 +113,14 @@ def cut_tree(left, right, k):
 def merge_below(C, W, penalty, cap, unit):
     """Groups of the points after all merges that cost less than the penalty, and more while there
     are more than `cap`; returns (group, number of groups)."""
-    m = C.shape[0]
     left, right, height = ward_tree(C, W, unit)
+    return cut_below(left, right, height, penalty, cap)
+
+
+@inner
+def cut_below(left, right, height, penalty, cap):
+    """The groups that `merge_below` returns, from the tree."""
+    m = height.shape[0] + 1
     k = m
     while k > 1 and (k > cap or height[m - k] < penalty):
         k -= 1

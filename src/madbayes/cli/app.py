@@ -25,6 +25,29 @@ app = typer.Typer(
 )
 
 
+# Options that several commands have
+
+TableFile = Annotated[
+    Path, typer.Argument(metavar="FILE", help="Table to read: .csv, .tsv, .parquet or .npy.")
+]
+Columns = Annotated[
+    list[str] | None,
+    typer.Option(metavar="A,B", help="Use these columns only (default: all numeric ones)."),
+]
+Drop = Annotated[list[str] | None, typer.Option(metavar="A,B", help="Leave these columns out.")]
+DropMissing = Annotated[
+    bool, typer.Option("--drop-missing", help="Leave out rows with missing or infinite values.")
+]
+Standardize = Annotated[
+    bool,
+    typer.Option(
+        "--standardize", help="Give every column mean 0 and variance 1 before clustering."
+    ),
+]
+Seed = Annotated[int, typer.Option(metavar="N", min=0, help="Seed for what is drawn at random.")]
+Out = Annotated[Path, typer.Option(metavar="DIR", help="Folder for the results.")]
+
+
 def _print_version(wanted: bool) -> None:
     if wanted:
         typer.echo(f"madbayes {__version__}")
@@ -45,25 +68,11 @@ def madbayes(
 
 @app.command()
 def cluster(
-    file: Annotated[
-        Path, typer.Argument(metavar="FILE", help="Table to read: .csv, .tsv, .parquet or .npy.")
-    ],
-    columns: Annotated[
-        list[str] | None,
-        typer.Option(metavar="A,B", help="Use these columns only (default: all numeric ones)."),
-    ] = None,
-    drop: Annotated[
-        list[str] | None, typer.Option(metavar="A,B", help="Leave these columns out.")
-    ] = None,
-    drop_missing: Annotated[
-        bool, typer.Option("--drop-missing", help="Leave out rows with missing or infinite values.")
-    ] = False,
-    standardize: Annotated[
-        bool,
-        typer.Option(
-            "--standardize", help="Give every column mean 0 and variance 1 before clustering."
-        ),
-    ] = False,
+    file: TableFile,
+    columns: Columns = None,
+    drop: Drop = None,
+    drop_missing: DropMissing = False,
+    standardize: Standardize = False,
     penalty: Annotated[
         str | None,
         typer.Option(
@@ -93,13 +102,8 @@ def cluster(
             help='"euclidean", or "cosine" to compare directions (centres then have length 1).',
         ),
     ] = "euclidean",
-    seed: Annotated[
-        int,
-        typer.Option(metavar="N", min=0, help="Seed for what is drawn at random."),
-    ] = 0,
-    out: Annotated[Path, typer.Option(metavar="DIR", help="Folder for the results.")] = Path(
-        "madbayes-out"
-    ),
+    seed: Seed = 0,
+    out: Out = Path("madbayes-out"),
     plot: Annotated[bool, typer.Option("--plot/--no-plot", help="Draw the pictures.")] = True,
 ) -> None:
     """Find the clusters of a table.
@@ -187,13 +191,8 @@ def graph(
             "its number of nodes.",
         ),
     ] = "normalized",
-    seed: Annotated[
-        int,
-        typer.Option(metavar="N", min=0, help="Seed for what is drawn at random."),
-    ] = 0,
-    out: Annotated[Path, typer.Option(metavar="DIR", help="Folder for the results.")] = Path(
-        "madbayes-out"
-    ),
+    seed: Seed = 0,
+    out: Out = Path("madbayes-out"),
     plot: Annotated[bool, typer.Option("--plot/--no-plot", help="Draw the picture.")] = True,
 ) -> None:
     """Find the communities of a graph.
@@ -239,28 +238,14 @@ def graph(
 
 @app.command()
 def groups(
-    file: Annotated[
-        Path, typer.Argument(metavar="FILE", help="Table to read: .csv, .tsv, .parquet or .npy.")
-    ],
+    file: TableFile,
     by: Annotated[
         str, typer.Option(metavar="COLUMN", help="The column that says which group a row is in.")
     ],
-    columns: Annotated[
-        list[str] | None,
-        typer.Option(metavar="A,B", help="Use these columns only (default: all numeric ones)."),
-    ] = None,
-    drop: Annotated[
-        list[str] | None, typer.Option(metavar="A,B", help="Leave these columns out.")
-    ] = None,
-    drop_missing: Annotated[
-        bool, typer.Option("--drop-missing", help="Leave out rows with missing or infinite values.")
-    ] = False,
-    standardize: Annotated[
-        bool,
-        typer.Option(
-            "--standardize", help="Give every column mean 0 and variance 1 before clustering."
-        ),
-    ] = False,
+    columns: Columns = None,
+    drop: Drop = None,
+    drop_missing: DropMissing = False,
+    standardize: Standardize = False,
     penalty_local: Annotated[
         float | None,
         typer.Option(
@@ -279,13 +264,8 @@ def groups(
     global_hint: Annotated[
         int | None, typer.Option(metavar="N", min=1, help="Roughly how many clusters in all.")
     ] = None,
-    seed: Annotated[
-        int,
-        typer.Option(metavar="N", min=0, help="Seed for what is drawn at random."),
-    ] = 0,
-    out: Annotated[Path, typer.Option(metavar="DIR", help="Folder for the results.")] = Path(
-        "madbayes-out"
-    ),
+    seed: Seed = 0,
+    out: Out = Path("madbayes-out"),
     plot: Annotated[bool, typer.Option("--plot/--no-plot", help="Draw the pictures.")] = True,
 ) -> None:
     """Find clusters that the groups of a table share.

@@ -29,6 +29,7 @@ from madbayes._engine.base import CentersMixin
 from madbayes._engine.checks import (
     check_choice,
     check_count,
+    check_hint,
     check_penalty,
     check_rows,
     check_weight,
@@ -218,7 +219,7 @@ class CollapsedDPMeans(CentersMixin):
                 penalty = self.evidence_.penalty
                 found = path.centers_at(penalty)
             elif penalty == "farthest-first":
-                penalty = largest_gap(Rows(X), weight, self._hint(), run)
+                penalty = largest_gap(Rows(X), weight, check_hint(self.n_clusters_hint), run)
 
             shuffled = self.order == "random"
             permutation = random_state.permutation(X.shape[0]) if shuffled else None
@@ -277,13 +278,6 @@ class CollapsedDPMeans(CentersMixin):
         """
         check_is_fitted(self)
         return self._nearest(X, penalty=self.penalty_ if novel else None)[0]
-
-    def _hint(self) -> int:
-        if self.n_clusters_hint is None:
-            raise ValueError(
-                "penalty='farthest-first' needs n_clusters_hint, a rough number of clusters."
-            )
-        return check_count("n_clusters_hint", self.n_clusters_hint)
 
 
 def first_labels(problem: Problem, init: str, found: np.ndarray | None, run: Run) -> np.ndarray:

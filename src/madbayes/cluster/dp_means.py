@@ -30,6 +30,7 @@ from madbayes._engine.base import CentersMixin
 from madbayes._engine.checks import (
     check_choice,
     check_count,
+    check_hint,
     check_penalty,
     check_rows,
     check_weight,
@@ -343,7 +344,9 @@ class DPMeans(CentersMixin):
                 penalty = self.evidence_.penalty
                 start = path.centers_at(penalty)
             elif penalty == "farthest-first":
-                penalty = largest_gap(source, weight, self._hint(), run, unit=self._unit)
+                penalty = largest_gap(
+                    source, weight, check_hint(self.n_clusters_hint), run, unit=self._unit
+                )
             if self.algorithm == "paper":
                 permutation = None
                 if self.order == "random":
@@ -392,10 +395,3 @@ class DPMeans(CentersMixin):
         """
         check_is_fitted(self)
         return self._nearest(X, penalty=self.penalty_ if novel else None)[0]
-
-    def _hint(self) -> int:
-        if self.n_clusters_hint is None:
-            raise ValueError(
-                "penalty='farthest-first' needs n_clusters_hint, a rough number of clusters."
-            )
-        return check_count("n_clusters_hint", self.n_clusters_hint)

@@ -36,7 +36,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from madbayes._engine.checks import check_choice, check_count, check_weight
+from madbayes._engine.checks import check_choice, check_count, check_hint, check_weight
 from madbayes._engine.dissimilarity import (
     MedoidsMixin,
     Metric,
@@ -333,13 +333,9 @@ class DPMedoids(MedoidsMixin):
         return choose(self.staircase_, fewest, len(D))
 
     def _hint(self) -> int | None:
-        if self.n_clusters_hint is not None:
-            return check_count("n_clusters_hint", self.n_clusters_hint)
-        if self.penalty == "farthest-first":
-            raise ValueError(
-                "penalty='farthest-first' needs n_clusters_hint, a rough number of clusters."
-            )
-        return None
+        if self.n_clusters_hint is None and self.penalty != "farthest-first":
+            return None
+        return check_hint(self.n_clusters_hint)
 
 
 def check_cost(penalty: Any) -> None:

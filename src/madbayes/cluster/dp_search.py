@@ -28,6 +28,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from madbayes._engine.division import Division, Slots
 from madbayes._engine.lloyd import lloyd_passes, nearest, nearest_bounds
 from madbayes._engine.threads import Run
 from madbayes._kernels import moves
@@ -45,25 +46,6 @@ SMALL = 1024  # so many rows are merged without over-segmenting
 MOST_SEEDS = 16_384  # more small clusters than these are found in boxes …
 BOX = 4096  # … of at most so many rows
 SAMPLE = 20_000  # rows (at least 50 per cluster) that steps 1-3 look at
-
-
-@dataclass(frozen=True)
-class Division:
-    """Rows divided into k clusters, with their exact means."""
-
-    labels: np.ndarray
-    centers: np.ndarray
-    weights: np.ndarray
-    objective: float
-
-    @property
-    def k(self) -> int:
-        return len(self.centers)
-
-    def rows(self) -> list[np.ndarray]:
-        """The rows of each cluster."""
-        order = np.argsort(self.labels, kind="stable")
-        return np.split(order, np.cumsum(np.bincount(self.labels))[:-1])
 
 
 @dataclass(frozen=True)
@@ -217,19 +199,17 @@ def renew(problem: Problem, now: Division, effort: int) -> Division:
     """
     if len(problem.X) > BOX and 8 * now.k > len(problem.X):
         return now
-    rows: list[np.ndarray | None] = list(now.rows())
-    C, J, k = now.centers.copy(), now.objective, now.k
+    clusters, J, k = Slots(now), now.objective, now.k
     each = max(1, min(TRIALS, TRIALS * FEW_VALUES // problem.X.size, SAMPLE // len(problem.X)))
     enough = max(MIN_TRIALS * each // TRIALS, MIN_TRIALS // 2)
     trials = effort * max(each, enough // k if k > NEIGHBOURS else enough)
     unsettled = list(range(k))
     while unsettled:
         c = unsettled[int(problem.rng.random_sample() * len(unsettled))]
-        near = neighbours(problem, C, c, k)
-        parts = [part for e in near if (part := rows[e]) is not None]
-        inside = np.concatenate(parts)
+        near = neighbours(problem, clusters.centers, c, k)
+        inside, at = clusters.inside(near)
         sub = problem.part(inside, problem.cap - k + len(near))
-        old = sub.division(np.repeat(np.arange(len(near)), [len(part) for part in parts]))
+        old = sub.division(at)
         new = resolve(sub, old, trials)
         if new is old:
             unsettled.remove(c)
@@ -239,18 +219,9 @@ def renew(problem: Problem, now: Division, effort: int) -> Division:
         k += new.k - old.k
         J += new.objective - old.objective
         problem.history.append(J)
-        slots = list(near[: new.k]) + list(range(len(rows), len(rows) + new.k - len(near)))
-        rows += [None] * (max(slots) + 1 - len(rows))
-        C = np.vstack([C, np.empty((len(rows) - len(C), C.shape[1]))])
-        C[near] = np.inf  # a slot without cluster
-        for e, part in zip(slots, new.rows(), strict=True):
-            rows[e] = inside[part]
-        C[slots] = new.centers
+        slots = clusters.exchange(near, inside, new)
         unsettled = sorted((set(unsettled) - set(near)) | set(slots))
-    z = np.empty(len(problem.X), np.int64)
-    for e in np.flatnonzero(np.isfinite(C[:, 0])):
-        z[rows[e]] = e
-    return problem.division(z)
+    return problem.division(clusters.labels())
 
 
 def neighbours(problem: Problem, C: np.ndarray, c: int, k: int) -> np.ndarray:

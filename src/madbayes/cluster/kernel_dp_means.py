@@ -26,6 +26,7 @@ from sklearn.utils import check_random_state
 from madbayes._engine.checks import (
     check_choice,
     check_count,
+    check_hint,
     check_penalty,
     check_rows,
 )
@@ -247,7 +248,7 @@ class KernelDPMeans(KernelMixin):
                 )
                 penalty = self.evidence_.penalty
             elif penalty == "farthest-first":
-                penalty = largest_gap(Rows(features), w, self._hint(), run)
+                penalty = largest_gap(Rows(features), w, check_hint(self.n_clusters_hint), run)
             if printed:
                 now, history, n_iter, converged = kernel_dp_means(
                     gram, w, penalty, max_clusters=cap, max_iter=max_iter
@@ -281,10 +282,3 @@ class KernelDPMeans(KernelMixin):
         self.n_iter_ = n_iter
         self.converged_ = converged
         return self
-
-    def _hint(self) -> int:
-        if self.n_clusters_hint is None:
-            raise ValueError(
-                "penalty='farthest-first' needs n_clusters_hint, a rough number of clusters."
-            )
-        return check_count("n_clusters_hint", self.n_clusters_hint)

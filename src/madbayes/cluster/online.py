@@ -17,6 +17,7 @@ a time is only the way to find most distances by a matrix product: where they le
 the nearest centre, the plain float64 distance decides (docs/adr/0009).
 """
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from numbers import Real
 from typing import Any, NamedTuple, Self
@@ -198,7 +199,7 @@ def merge_close(stream: Stream, rule: Rule) -> None:
     stream.arrange(oldest, len(stream.centers))
 
 
-class OnlineMixin(CentersMixin):
+class OnlineMixin(CentersMixin, ABC):
     """What the two estimators share: `fit` is `partial_fit` of all rows, and labels at the end."""
 
     _stream: Stream
@@ -249,12 +250,13 @@ class OnlineMixin(CentersMixin):
     def _check_size(self, n: int) -> None:
         """Are n rows enough for `fit`?"""
 
+    @abstractmethod
     def _begin(self, X: Any, weight: np.ndarray | None, stream: Stream | None = None) -> Stream:
         """Check the parameters, and start a stream with X unless there is one."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _rule(self) -> Rule:
-        raise NotImplementedError
+        """The rule that each row follows."""
 
     def _options(self) -> dict[str, int]:
         return {}

@@ -5,11 +5,13 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from madbayes._engine.checks import check_count, check_penalty
+from madbayes._engine.checks import check_count, check_hint, check_penalty
 from madbayes._engine.rows import Rows
 from madbayes._engine.threads import workers
 from madbayes.cluster.online import OnlineMixin, Rule, Stream
 from madbayes.penalties.farthest import largest_gap
+
+OR_A_NUMBER = " Or give penalty as a number: the square of how far a row may be from a centre."
 
 
 class OnlineDPMeans(OnlineMixin):
@@ -151,19 +153,11 @@ class OnlineDPMeans(OnlineMixin):
         if penalty != "farthest-first":
             self.penalty_ = penalty
         elif stream is None:
-            hint = self._hint()
+            hint = check_hint(self.n_clusters_hint, OR_A_NUMBER)
             with workers(self.n_jobs) as run:
                 source = Rows(X, unit=self._unit)
                 self.penalty_ = largest_gap(source, weight, hint, run, unit=self._unit)
         return stream or Stream.empty(min(16, self._rule().cap), X.shape[1])
-
-    def _hint(self) -> int:
-        if self.n_clusters_hint is None:
-            raise ValueError(
-                "penalty='farthest-first' needs n_clusters_hint, a rough number of clusters. Or "
-                "give penalty as a number: the square of how far a row may be from a centre."
-            )
-        return check_count("n_clusters_hint", self.n_clusters_hint)
 
     def _rule(self) -> Rule:
         step, half_life = self._steps()

@@ -35,7 +35,7 @@ from sklearn.utils.validation import check_is_fitted
 from madbayes._engine.base import CentersMixin
 from madbayes._engine.checks import check_choice, check_count, check_rows, check_weight
 from madbayes._engine.groups import Groups, check_groups, gather
-from madbayes._engine.partition import NO_WEIGHT, check_reach, measure, measure_to_fit
+from madbayes._engine.partition import check_reach, measure, measure_to_fit
 from madbayes._engine.rows import Rows
 from madbayes._engine.seeding import squared_distances
 from madbayes._engine.threads import Run, workers
@@ -482,5 +482,5 @@ class HardHDP(SharedClusters, CentersMixin):
     def _distances(self, X: Any) -> Any:
         source, centers = Rows(X), np.ascontiguousarray(self._exact_centers())
         with workers(1) as run:
-            check_reach(centers, measure(source, NO_WEIGHT, run), source.d)
+            check_reach(centers, measure(source, None, run), source.d)
         return lambda a, b: squared_distances(source, a, b, centers)

@@ -23,6 +23,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from madbayes._engine.division import Division, Slots
 from madbayes._engine.lloyd import lloyd_passes
 from madbayes._engine.threads import Run
 from madbayes._kernels import hdp, moves
@@ -38,25 +39,6 @@ MIN_TRIALS = 40  # failures that settle a problem of few clusters
 SPLITS = 3  # starts per split
 SAMPLE = 20_000  # rows that steps 1-3 look at
 SAMPLE_GROUPS = 32  # fewer groups than this are not a sample of the groups
-
-
-@dataclass(frozen=True)
-class Division:
-    """Rows divided into global clusters, with their exact means."""
-
-    labels: np.ndarray
-    centers: np.ndarray
-    weights: np.ndarray
-    objective: float
-
-    @property
-    def k(self) -> int:
-        return len(self.centers)
-
-    def rows(self) -> list[np.ndarray]:
-        """The rows of each cluster, in order."""
-        order = np.argsort(self.labels, kind="stable")
-        return np.split(order, np.cumsum(np.bincount(self.labels))[:-1])
 
 
 @dataclass(frozen=True)
@@ -162,20 +144,19 @@ def descend(problem: Problem, now: Division) -> Division:
 
 def renew(problem: Problem, now: Division, effort: int) -> Division:
     """3. Solve neighbourhoods of clusters anew until every cluster is settled."""
-    rows: list[np.ndarray | None] = list(now.rows())
-    C, F, k = now.centers.copy(), now.objective, now.k
+    clusters, F, k = Slots(now), now.objective, now.k
     each = max(1, min(TRIALS, TRIALS * FEW_VALUES // problem.X.size, SAMPLE // len(problem.X)))
     enough = max(MIN_TRIALS * each // TRIALS, MIN_TRIALS // 2)
     unsettled = list(range(k))
     while unsettled:
         c = unsettled[int(problem.rng.random_sample() * len(unsettled))]
-        near = np.argsort(((C - C[c]) ** 2).sum(axis=1), kind="stable")[: min(NEIGHBOURS, k)]
-        parts = [part for e in near if (part := rows[e]) is not None]
-        inside = np.concatenate(parts)
+        d2 = ((clusters.centers - clusters.centers[c]) ** 2).sum(axis=1)
+        near = np.argsort(d2, kind="stable")[: min(NEIGHBOURS, k)]
+        inside, at = clusters.inside(near)
         order = np.argsort(inside)
         inside = inside[order]
         sub = problem.part(inside)
-        old = sub.division(np.repeat(np.arange(len(near)), [len(part) for part in parts])[order])
+        old = sub.division(at[order])
         new = resolve(sub, old, effort * max(each, enough // k if k > NEIGHBOURS else enough))
         if new is old:
             unsettled.remove(c)
@@ -185,18 +166,9 @@ def renew(problem: Problem, now: Division, effort: int) -> Division:
         k += new.k - old.k
         F += new.objective - old.objective
         problem.history.append(F)
-        slots = list(near[: new.k]) + list(range(len(rows), len(rows) + new.k - len(near)))
-        rows += [None] * (max(slots) + 1 - len(rows))
-        C = np.vstack([C, np.empty((len(rows) - len(C), C.shape[1]))])
-        C[near] = np.inf  # a slot without cluster
-        for e, part in zip(slots, new.rows(), strict=True):
-            rows[e] = inside[part]
-        C[slots] = new.centers
+        slots = clusters.exchange(near, inside, new)
         unsettled = sorted((set(unsettled) - set(near)) | set(slots))
-    z = np.empty(len(problem.X), np.int64)
-    for e in np.flatnonzero(np.isfinite(C[:, 0])):
-        z[rows[e]] = e
-    return problem.division(z)
+    return problem.division(clusters.labels())
 
 
 def resolve(sub: Problem, now: Division, trials: int) -> Division:

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 
 from madbayes._engine.checks import (
-    check_choice,
     check_count,
     check_table,
     check_weight,
+    is_cosine,
     weight_of_directions,
 )
 from madbayes._engine.partition import measure_to_fit
@@ -43,7 +43,7 @@ def farthest_first(
     """
     X = check_table(X)
     weight = check_weight(sample_weight, X.shape[0])
-    unit = check_choice("metric", metric, "euclidean", "cosine") == "cosine"
+    unit = is_cosine(metric)
     if unit:
         weight = weight_of_directions(X, weight, quiet=True)
     with workers(n_jobs) as run:

@@ -26,10 +26,10 @@ import scipy.sparse as sp
 from sklearn.utils import check_random_state
 
 from madbayes._engine.checks import (
-    check_choice,
     check_count,
     check_table,
     check_weight,
+    is_cosine,
     weight_of_directions,
 )
 from madbayes._engine.lloyd import lloyd_passes, nearest
@@ -181,7 +181,7 @@ def path(
     """
     X = check_table(X)
     weights = check_weight(sample_weight, X.shape[0])
-    unit = check_choice("metric", metric, "euclidean", "cosine") == "cosine"
+    unit = is_cosine(metric)
     if unit:
         weights = weight_of_directions(X, weights, quiet=True)
     with workers(n_jobs) as run:

@@ -1,0 +1,63 @@
+"""Rows divided into clusters with exact means, and clusters exchanged a few at a time.
+
+What the searches (`cluster/dp_search.py`, `multi/hard_hdp_search.py`) have in common.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+
+@dataclass(frozen=True)
+class Division:
+    """Rows divided into k clusters, with their exact means."""
+
+    labels: np.ndarray
+    centers: np.ndarray
+    weights: np.ndarray
+    objective: float
+
+    @property
+    def k(self) -> int:
+        return len(self.centers)
+
+    def rows(self) -> list[np.ndarray]:
+        """The rows of each cluster, in order."""
+        order = np.argsort(self.labels, kind="stable")
+        return np.split(order, np.cumsum(np.bincount(self.labels))[:-1])
+
+
+class Slots:
+    """The clusters of a division in numbered slots, so that some of them can be exchanged."""
+
+    def __init__(self, division: Division) -> None:
+        self.rows: list[np.ndarray | None] = list(division.rows())
+        self.centers = division.centers.copy()  # infinite where a slot is empty
+        self.n = len(division.labels)
+
+    def inside(self, slots: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """All rows of these clusters, and for each of them which of `slots` it is in."""
+        parts = [part for e in slots if (part := self.rows[e]) is not None]
+        at = np.repeat(np.arange(len(slots)), [len(part) for part in parts])
+        return np.concatenate(parts), at
+
+    def exchange(self, old: np.ndarray, inside: np.ndarray, new: Division) -> list[int]:
+        """Put the clusters of `new`, a division of the rows `inside`, in the place of those in the
+        slots `old`; returns their slots."""
+        more = range(len(self.rows), len(self.rows) + new.k - len(old))
+        slots = [*old[: new.k], *more]
+        self.rows += [None] * (max(slots) + 1 - len(self.rows))
+        room = np.empty((len(self.rows) - len(self.centers), self.centers.shape[1]))
+        self.centers = np.vstack([self.centers, room])
+        self.centers[old] = np.inf
+        for e, part in zip(slots, new.rows(), strict=True):
+            self.rows[e] = inside[part]
+        self.centers[slots] = new.centers
+        return slots
+
+    def labels(self) -> np.ndarray:
+        """The slot of each row."""
+        z = np.empty(self.n, np.int64)
+        for e in np.flatnonzero(np.isfinite(self.centers[:, 0])):
+            z[self.rows[e]] = e
+        return z
