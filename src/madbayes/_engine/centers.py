@@ -85,20 +85,16 @@ def half_separation(shifted: np.ndarray, norm2: np.ndarray) -> np.ndarray:
 def make_scratch(k: int, d: int, start: np.ndarray) -> Scratch:
     """Working memory for one thread; `start` are the edges of the groups of centres."""
     widest = min(k, max(TILE_COLUMNS, int(np.diff(start).max())))
+    t = start.shape[0] - 1
     return Scratch(
         active=np.empty(TILE_ROWS, np.int64),
         own=np.empty(TILE_ROWS),
         norm2=np.empty(TILE_ROWS),
         error=np.empty(TILE_ROWS),
-        best=np.empty(TILE_ROWS, np.float32),
-        second=np.empty(TILE_ROWS, np.float32),
-        second_in_group=np.empty(TILE_ROWS, np.float32),
-        winner=np.empty(TILE_ROWS, np.int32),
-        bound=np.empty((start.shape[0] - 1, TILE_ROWS), np.float32),
+        low1=np.empty((t + 1, TILE_ROWS), np.float32),
+        low2=np.empty((t + 1, TILE_ROWS), np.float32),
+        place=np.empty((t + 1, TILE_ROWS), np.int32),
         todo=np.empty(TILE_ROWS, np.int64),
-        low1=np.empty(TILE_ROWS, np.float32),
-        low2=np.empty(TILE_ROWS, np.float32),
-        place=np.empty(TILE_ROWS, np.int32),
         rows32=np.empty((TILE_ROWS, d), np.float32),
         gathered=np.empty((TILE_ROWS, d), np.float32),
         products=np.empty(TILE_ROWS * widest, np.float32),

@@ -93,7 +93,7 @@ class Partition:
         check_reach(centers, self.frame, self.source.d)
         fresh = self._bounds_for is None or self._bounds_for.shape != centers.shape
         if fresh:
-            self._forget_bounds(centers, first, last)
+            self._make_bounds(centers)
         if penalty is not None and self._far.shape[0] == 0:
             self._far = np.zeros(self.source.n, dtype=np.uint8)
         view = prepare(
@@ -113,6 +113,9 @@ class Partition:
             a, b = max(a, first), min(b, last)
             tally.stats[:] = 0.0
             if a < b:
+                if fresh:
+                    self._upper[a:b] = np.inf
+                    self._lower[a:b] = 0.0
                 self._assign_range(a, b, view, tally, penalty, fresh, local, transposed)
             return tally.stats
 
@@ -164,7 +167,7 @@ class Partition:
             self._far[a:b] if flags else NO_FLAGS,
         )
 
-    def _forget_bounds(self, centers: np.ndarray, first: int, last: int) -> None:
+    def _make_bounds(self, centers: np.ndarray) -> None:
         k = centers.shape[0]
         if self._group.shape[0] != k:
             if self._direct or self.source.sparse:
@@ -173,8 +176,6 @@ class Partition:
                 self._group, self._n_groups = make_groups((centers - self.offset) * self.scale)
         if self._lower.shape[1] != self._n_groups:
             self._lower = np.empty((self.source.n, self._n_groups), dtype=np.float32)
-        self._upper[first:last] = np.inf
-        self._lower[first:last] = 0.0
 
     def squared_bounds(self) -> tuple[np.ndarray, np.ndarray]:
         """Squared distance to the own centre (at most) and to any other one (at least)."""

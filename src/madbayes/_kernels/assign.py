@@ -22,8 +22,8 @@ from numba import njit
 from madbayes._kernels import inner, kernel
 from madbayes._kernels.distance import add_row, sqdist, sqnorm
 
-TILE_ROWS = 512  # rows and their products with centres stay in a core's own cache
-TILE_COLUMNS = 128
+TILE_ROWS = 256  # rows and their products with centres stay in a core's own cache
+TILE_COLUMNS = 256
 HARD_ROWS = 32  # rows of one float64 product
 UP = 1.0 + 2.0**-21  # covers the rounding of a bound that is kept in float32
 DOWN = 1.0 - 2.0**-21
@@ -69,15 +69,10 @@ class Scratch(NamedTuple):
     own: np.ndarray  # (tile,) float64: their squared distance to their present centre
     norm2: np.ndarray  # (tile,) float64: squared norm, shifted and scaled
     error: np.ndarray  # (tile,) float64: how wrong a score can be
-    best: np.ndarray  # (tile,) float32: smallest score so far
-    second: np.ndarray  # (tile,) float32: the next, over everything that was computed
-    second_in_group: np.ndarray  # (tile,) float32: the next in the group of the best
-    winner: np.ndarray  # (tile,) int32: the centre of the smallest score
-    bound: np.ndarray  # (t, tile) float32: new lower bounds; -1 where the group was not computed
-    todo: np.ndarray  # (tile,) int64
-    low1: np.ndarray  # (tile,) float32
-    low2: np.ndarray  # (tile,) float32
-    place: np.ndarray  # (tile,) int32
+    low1: np.ndarray  # (t + 1, tile) float32: the smallest score of each group; inf: not computed
+    low2: np.ndarray  # (t + 1, tile) float32: the next one
+    place: np.ndarray  # (t + 1, tile) int32: where in the group the smallest is
+    todo: np.ndarray  # (tile,) int64: rows that a group needs
     rows32: np.ndarray  # (tile, d) float32: active rows, shifted and scaled
     gathered: np.ndarray  # (tile, d) float32: those of them that a group needs
     products: np.ndarray  # (tile * widest chunk of centres,) float32
@@ -151,59 +146,60 @@ def check_bounds(X, next_row, centers, rows, penalty, active, own):
 
 
 @njit(nogil=True, cache=True, fastmath={"nnan", "nsz"})
-def two_smallest(half, products, lo, hi, best, second, place):
-    """For each column of `products` the smallest of half - products in rows lo..hi, and the next.
+def two_smallest(half, products, low1, low2, place):
+    """For each column of `products` the smallest of half - products, where it is, and the next.
 
-    Centres are rows and the data's rows are columns, so the inner loop is free of reductions and
-    vectorises; four centres at a time save traffic. Ties go to the first.
+    Centres are rows and the data's rows are columns, so the inner loops are free of reductions and
+    vectorise; four centres at a time save traffic, and which of the four it was is looked up
+    afterwards. Ties go to the first.
     """
-    m = products.shape[1]
+    k, m = products.shape
     for r in range(m):
-        best[r] = np.inf
-        second[r] = np.inf
-        place[r] = -1
-    most = lo + (hi - lo) // 4 * 4
-    for c in range(lo, most, 4):
+        low1[r] = np.inf
+        low2[r] = np.inf
+        place[r] = 0
+    most = k // 4 * 4
+    for c in range(0, most, 4):
         h0, h1, h2, h3 = half[c], half[c + 1], half[c + 2], half[c + 3]
         line0, line1, line2, line3 = products[c], products[c + 1], products[c + 2], products[c + 3]
-        c0, c1, c2, c3 = np.int32(c), np.int32(c + 1), np.int32(c + 2), np.int32(c + 3)
+        first = np.int32(c)
         for r in range(m):
             v, u = h0 - line0[r], h1 - line1[r]
-            low, high, which = (u, v, c1) if u < v else (v, u, c0)
+            low_a, high_a = min(u, v), max(u, v)
             v, u = h2 - line2[r], h3 - line3[r]
-            low_b, high_b, which_b = (u, v, c3) if u < v else (v, u, c2)
-            if low_b < low:
-                low, low_b, high, which = low_b, low, high_b, which_b
-            high = low_b if low_b < high else high  # the next of the four
-            old = best[r]
-            loser = old if low < old else low
-            loser = high if high < loser else loser
-            second[r] = loser if loser < second[r] else second[r]
-            place[r] = which if low < old else place[r]
-            best[r] = low if low < old else old
-    for c in range(most, hi):
-        line0, c0 = products[c], np.int32(c)
+            low_b, high_b = min(u, v), max(u, v)
+            low = min(low_a, low_b)
+            high = min(min(high_a, high_b), max(low_a, low_b))  # the next of the four
+            old = low1[r]
+            low2[r] = min(min(low2[r], high), max(old, low))
+            place[r] = first if low < old else place[r]
+            low1[r] = min(low, old)
+    if most > 0:
         for r in range(m):
-            v = half[c] - line0[r]
-            old = best[r]
-            loser = old if v < old else v
-            second[r] = loser if loser < second[r] else second[r]
-            place[r] = c0 if v < old else place[r]
-            best[r] = v if v < old else old
+            c, low = place[r], low1[r]
+            which = np.int32(3)
+            which = np.int32(2) if half[c + 2] - products[c + 2, r] == low else which
+            which = np.int32(1) if half[c + 1] - products[c + 1, r] == low else which
+            which = np.int32(0) if half[c] - products[c, r] == low else which
+            place[r] = c + which
+    for c in range(most, k):
+        line0, here = products[c], np.int32(c)
+        for r in range(m):
+            v, old = half[c] - line0[r], low1[r]
+            low2[r] = min(low2[r], max(old, v))
+            place[r] = here if v < old else place[r]
+            low1[r] = min(v, old)
 
 
 @inner
 def multiply(X, n_active, centers, rows, scratch, everything):
-    """Step 2: best and second-best scores of the active rows, group by group."""
+    """Step 2: the two smallest scores of the active rows in each group that can win."""
     labels, upper, lower = rows.labels, rows.upper, rows.lower
-    packed, packed_half, member = centers.packed, centers.packed_half, centers.member
-    group, start, offset, scale = centers.group, centers.start, centers.offset, centers.scale
-    active, own, todo = scratch.active, scratch.own, scratch.todo
-    norm2, error, bound = scratch.norm2, scratch.error, scratch.bound
-    best, second, winner = scratch.best, scratch.second, scratch.winner
-    second_in_group = scratch.second_in_group
+    packed, packed_half = centers.packed, centers.packed_half
+    start, offset, scale = centers.start, centers.offset, centers.scale
+    active, todo = scratch.active, scratch.todo
+    norm2, error, rows32 = scratch.norm2, scratch.error, scratch.rows32
     low1, low2, place = scratch.low1, scratch.low2, scratch.place
-    rows32 = scratch.rows32
     d = X.shape[1]
     t = lower.shape[1]
     for a in range(n_active):
@@ -212,35 +208,26 @@ def multiply(X, n_active, centers, rows, scratch, everything):
             rows32[a, j] = (np.float64(X[i, j]) - offset[j]) * scale
         norm2[a] = sqnorm(rows32, a)
         error[a] = error_bound(d, np.sqrt(norm2[a]), centers.longest, EPS32)
-        best[a] = np.inf
-        second[a] = np.inf
-        second_in_group[a] = np.inf
-        winner[a] = -1
-        p = labels[i]
-        if p >= 0 and lower[i, group[p]] > upper[i]:  # its own group will not be computed
-            best[a] = 0.5 * (own[a] * scale * scale - norm2[a])
-            winner[a] = p
-    for g in range(t):
-        for a in range(n_active):
-            bound[g, a] = -1.0
     g = 0
     while g < t:
         stop = g + 1
-        n_todo = 0
+        n_todo = n_active
         if everything:
             while stop < t and start[stop + 1] - start[g] <= TILE_COLUMNS:
                 stop += 1
         else:
+            n_todo = 0
             for a in range(n_active):
                 i = active[a]
                 if lower[i, g] <= upper[i] or labels[i] < 0:
                     todo[n_todo] = a
                     n_todo += 1
-        if everything or 4 * n_todo > 3 * n_active:  # not worth a copy: multiply them all
-            n_todo = n_active
-            for a in range(n_active):
-                todo[a] = a
+            if 4 * n_todo > 3 * n_active:  # not worth a copy: multiply them all
+                n_todo = n_active
         lo, hi = start[g], start[stop]
+        if n_todo < n_active or hi == lo:
+            low1[g, :n_active] = np.inf
+            low2[g, :n_active] = np.inf
         if n_todo > 0 and hi > lo:
             source = rows32[:n_todo]
             if n_todo < n_active:
@@ -251,46 +238,63 @@ def multiply(X, n_active, centers, rows, scratch, everything):
                         source[b, j] = rows32[a, j]
             products = scratch.products[: n_todo * (hi - lo)].reshape((hi - lo, n_todo))
             np.dot(packed[lo:hi], source.T, products)
-            half = packed_half[lo:hi]
             for h in range(g, stop):
-                if start[h] == start[h + 1]:
-                    continue
-                two_smallest(half, products, start[h] - lo, start[h + 1] - lo, low1, low2, place)
-                if n_todo == n_active:
-                    take_group(n_active, h, lo, member, scratch)
-                else:
-                    for b in range(n_todo):
-                        a = todo[b]
-                        if low1[b] < best[a]:
-                            second[a] = min(best[a], low2[b])
-                            second_in_group[a] = low2[b]
-                            best[a] = low1[b]
-                            winner[a] = member[lo + place[b]]
-                        elif low1[b] < second[a]:
-                            second[a] = low1[b]
-                        low = norm2[a] + 2.0 * (low1[b] - error[a])
-                        bound[h, a] = np.sqrt(max(0.0, low)) * DOWN
+                line = h if n_todo == n_active else t
+                first, last = start[h], start[h + 1]
+                two_smallest(
+                    packed_half[first:last],
+                    products[first - lo : last - lo],
+                    low1[line],
+                    low2[line],
+                    place[line],
+                )
+            if n_todo < n_active:
+                for b in range(n_todo):
+                    a = todo[b]
+                    low1[g, a], low2[g, a], place[g, a] = low1[t, b], low2[t, b], place[t, b]
         g = stop
 
 
 @inner
-def take_group(m, g, lo, member, scratch):
-    """The two smallest of one more group, for all rows 0..m: free of branches, so it vectorises."""
-    best, second, winner = scratch.best, scratch.second, scratch.winner
+def certify(n_active, centers, rows, scratch, chosen, nearest, chosen_own):
+    """Step 3: rows whose nearest centre is certain go to `chosen`, others to the front of `active`.
+
+    Returns the number of both.
+    """
+    labels, upper, lower = rows.labels, rows.upper, rows.lower
+    group, member, start, scale = centers.group, centers.member, centers.start, centers.scale
+    active, own, norm2, error = scratch.active, scratch.own, scratch.norm2, scratch.error
     low1, low2, place = scratch.low1, scratch.low2, scratch.place
-    second_in_group = scratch.second_in_group
-    norm2, error, bound = scratch.norm2, scratch.error, scratch.bound
-    for a in range(m):
-        low = norm2[a] + 2.0 * (low1[a] - error[a])
-        bound[g, a] = np.sqrt(max(0.0, low)) * DOWN
-    for a in range(m):
-        v, old = low1[a], best[a]
-        better = v < old
-        loser = min(old, low2[a]) if better else min(second[a], v)
-        second[a] = loser
-        second_in_group[a] = low2[a] if better else second_in_group[a]
-        winner[a] = member[lo + place[a]] if better else winner[a]
-        best[a] = v if better else old
+    t = lower.shape[1]
+    n_certain = np.int64(0)
+    n_hard = np.int64(0)
+    for a in range(n_active):
+        i = active[a]
+        p = labels[i]
+        best, second, winner, home = np.inf, np.inf, np.int32(-1), np.int64(-1)
+        if p >= 0 and lower[i, group[p]] > upper[i]:  # its own group was not computed
+            best = 0.5 * (own[a] * scale * scale - norm2[a])
+            winner = p
+        for g in range(t):
+            low = np.float64(low1[g, a])
+            second = min(second, np.float64(low2[g, a]), max(best, low))
+            home = g if low < best else home
+            best = min(best, low)
+        if not second - best > 2.0 * error[a]:
+            active[n_hard] = i
+            own[n_hard] = own[a]
+            n_hard += 1
+            continue
+        floor = norm2[a] - 2.0 * error[a]
+        for g in range(t):  # of the winner's group the next one counts
+            low = low2[g, a] if g == home else low1[g, a]
+            if low1[g, a] < np.inf:
+                lower[i, g] = np.sqrt(max(0.0, floor + 2.0 * low)) * DOWN
+        chosen[n_certain] = i
+        nearest[n_certain] = member[start[home] + place[home, a]] if home >= 0 else winner
+        chosen_own[n_certain] = own[a]
+        n_certain += 1
+    return n_certain, n_hard
 
 
 @inner
@@ -378,11 +382,7 @@ def assign_products(X, centers, rows, tally, scratch, penalty, fresh, use32):
 
     `fresh`: there are no bounds yet. `use32`: try the float32 product first.
     """
-    active, own, winner, error = scratch.active, scratch.own, scratch.winner, scratch.error
-    best, second, norm2 = scratch.best, scratch.second, scratch.norm2
-    bound, second_in_group = scratch.bound, scratch.second_in_group
-    lower, group = rows.lower, centers.group
-    t = lower.shape[1]
+    active, own = scratch.active, scratch.own
     chosen = np.empty(active.shape[0], np.int64)
     nearest = np.empty(active.shape[0], np.int64)
     chosen_own = np.empty(active.shape[0])
@@ -392,34 +392,15 @@ def assign_products(X, centers, rows, tally, scratch, penalty, fresh, use32):
         i, n_active, n_new = check_bounds(X, i, centers, rows, penalty, active, own)
         if n_active == 0:
             break
-        n_certain = np.int64(0)
-        n_hard = np.int64(0)
+        n_certain, n_hard = np.int64(0), n_active
         if use32:
             multiply(X, n_active, centers, rows, scratch, fresh or n_new == n_active)
-            for a in range(n_active):  # 3. certain, or compacted to the front of active
-                r = active[a]
-                if np.float64(second[a]) - best[a] > 2.0 * error[a]:
-                    q = winner[a]
-                    g = group[q]
-                    if bound[g, a] >= 0.0:  # of the winner's group the next one counts
-                        low = norm2[a] + 2.0 * (second_in_group[a] - error[a])
-                        bound[g, a] = np.sqrt(max(0.0, low)) * DOWN
-                    for g in range(t):
-                        if bound[g, a] >= 0.0:
-                            lower[r, g] = bound[g, a]
-                    chosen[n_certain] = r
-                    nearest[n_certain] = q
-                    chosen_own[n_certain] = own[a]
-                    n_certain += 1
-                else:
-                    active[n_hard] = r
-                    own[n_hard] = own[a]
-                    n_hard += 1
-        else:
-            n_hard = n_active
+            n_certain, n_hard = certify(
+                n_active, centers, rows, scratch, chosen, nearest, chosen_own
+            )
         settle(X, chosen, nearest, chosen_own, n_certain, centers, rows, tally, penalty)
         tally.stats[3] += n_hard
         for b in range(0, n_hard, HARD_ROWS):
             m = min(HARD_ROWS, n_hard - b)
-            tell_apart(X, active[b:], m, centers, lower, scratch, nearest)
+            tell_apart(X, active[b:], m, centers, rows.lower, scratch, nearest)
             settle(X, active[b:], nearest, own[b:], m, centers, rows, tally, penalty)
