@@ -11,6 +11,10 @@ import pytest
 from threadpoolctl import threadpool_info
 
 from madbayes import DPMeans, KMeans
+from madbayes._engine.centers import MAX_GROUPS, make_scratch
+from madbayes._engine.partition import Partition
+from madbayes._engine.rows import Rows
+from madbayes._engine.threads import workers
 
 
 def fit(_=None):
@@ -83,6 +87,35 @@ def test_kernels_in_another_mode(mode, tmp_path):
     code = SMALL_FITS.replace("{path}", str(mode == "NUMBA_BOUNDSCHECK"))
     done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True)
     assert done.stdout.strip() == "fine", done.stderr[-2000:]
+
+
+@pytest.mark.parametrize("together", [False, True])
+def test_centres_that_wander_and_groups_without_centres(together, monkeypatch):
+    # Several groups of centres, several products; `together`: half of the centres, and all heads of
+    # groups, are in one place, so two groups take all the others' centres.
+    # Working memory that nobody filled must not be read: it holds scores that would win.
+    def poisoned(*args):
+        scratch = make_scratch(*args)
+        scratch.low1.flat = -np.arange(1.0, scratch.low1.size + 1)
+        scratch.low2.fill(np.inf)
+        scratch.place.fill(0)
+        return scratch
+
+    monkeypatch.setattr("madbayes._engine.partition.make_scratch", poisoned)
+    r = np.random.default_rng(0)
+    X = r.normal(size=(1500, 12)).astype(np.float32)
+    centers = r.normal(size=(600, 12))
+    if together:
+        centers[:300] = centers[np.linspace(0, 599, MAX_GROUPS).astype(int)] = 3.0
+    with workers(2) as run:
+        partition = Partition(Rows(X), None, run)
+        for step in (1.0, 0.1, 0.01, 0.001):
+            partition.assign(centers)
+            d2 = ((X[:, None, :] - centers[None, :, :]) ** 2).sum(axis=2)
+            np.testing.assert_array_equal(partition.labels, d2.argmin(axis=1))
+            assert partition.sse == pytest.approx(d2.min(axis=1).sum())
+            centers = partition.means(centers) + step * r.normal(size=(600, 1)) / 9
+            partition.measure_sse(centers)
 
 
 def test_import_loads_nothing_heavy():

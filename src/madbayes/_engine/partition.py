@@ -21,6 +21,7 @@ from madbayes._kernels import assign as products
 from madbayes._kernels.assign import Centers, Tally, move_row
 from madbayes._kernels.direct import assign_direct
 from madbayes._kernels.rows import (
+    add_sums,
     distances_to,
     moments,
     offer,
@@ -32,6 +33,7 @@ from madbayes._kernels.sparse import assign_sparse
 
 NO_WEIGHT = np.empty(0)
 NO_FLAGS = np.empty(0, dtype=np.uint8)
+MERGED_AT_ONCE = 8192  # sums that one thread adds up: they stay in its cache
 
 
 class Frame(NamedTuple):
@@ -218,8 +220,16 @@ class Partition:
 
     def totals(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Sums, weights and numbers of rows of each cluster."""
-        sums, low = merge([(tally.sums, tally.low) for tally in self._tallies])
-        sums = sums + low
+        first = self._tallies[0]
+        sums, low = first.sums.copy(), first.low.copy()
+
+        def partial(clusters: slice) -> None:
+            for tally in self._tallies[1:]:
+                add_sums(sums[clusters], low[clusters], tally.sums[clusters], tally.low[clusters])
+
+        step = max(1, MERGED_AT_ONCE // (self.source.d + 1))
+        self.run(partial, [slice(c, c + step) for c in range(0, len(sums), step)])
+        sums += low
         return sums[:, :-1], sums[:, -1], self.counts()
 
     def counts(self) -> np.ndarray:
@@ -398,17 +408,6 @@ def measure_to_fit(source: Source, weight: np.ndarray | None, run: Run) -> Frame
             f"float64. Multiply X by, say, {frame.scale:.1g} (and the penalty by its square)."
         )
     return frame
-
-
-def merge(parts: list[tuple[np.ndarray, np.ndarray]]) -> tuple[np.ndarray, np.ndarray]:
-    """Add up sums that are kept in two parts, in order."""
-    high, low = (np.array(part) for part in parts[0])
-    for more, more_low in parts[1:]:
-        total = high + more
-        back = total - high
-        low += (high - (total - back)) + (more - back) + more_low
-        high = total
-    return high, low
 
 
 def check_reach(centers: np.ndarray, frame: Frame, d: int) -> None:

@@ -22,7 +22,7 @@ from numba import njit
 from madbayes._kernels import inner, kernel
 from madbayes._kernels.distance import add_row, sqdist, sqnorm
 
-TILE_ROWS = 256  # rows and their products with centres stay in a core's own cache
+TILE_ROWS = 512  # rows and their products with centres stay in a core's own cache
 TILE_COLUMNS = 256
 HARD_ROWS = 32  # rows of one float64 product
 UP = 1.0 + 2.0**-21  # covers the rounding of a bound that is kept in float32
@@ -72,7 +72,8 @@ class Scratch(NamedTuple):
     low1: np.ndarray  # (t + 1, tile) float32: the smallest score of each group; inf: not computed
     low2: np.ndarray  # (t + 1, tile) float32: the next one
     place: np.ndarray  # (t + 1, tile) int32: where in the group the smallest is
-    todo: np.ndarray  # (tile,) int64: rows that a group needs
+    need: np.ndarray  # (t,) int64: how many rows need each group
+    todo: np.ndarray  # (t, tile) int64: which ones
     rows32: np.ndarray  # (tile, d) float32: active rows, shifted and scaled
     gathered: np.ndarray  # (tile, d) float32: those of them that a group needs
     products: np.ndarray  # (tile * widest chunk of centres,) float32
@@ -197,7 +198,7 @@ def multiply(X, n_active, centers, rows, scratch, everything):
     labels, upper, lower = rows.labels, rows.upper, rows.lower
     packed, packed_half = centers.packed, centers.packed_half
     start, offset, scale = centers.start, centers.offset, centers.scale
-    active, todo = scratch.active, scratch.todo
+    active, todo, need = scratch.active, scratch.todo, scratch.need
     norm2, error, rows32 = scratch.norm2, scratch.error, scratch.rows32
     low1, low2, place = scratch.low1, scratch.low2, scratch.place
     d = X.shape[1]
@@ -208,32 +209,38 @@ def multiply(X, n_active, centers, rows, scratch, everything):
             rows32[a, j] = (np.float64(X[i, j]) - offset[j]) * scale
         norm2[a] = sqnorm(rows32, a)
         error[a] = error_bound(d, np.sqrt(norm2[a]), centers.longest, EPS32)
+    for g in range(t):
+        need[g] = n_active if everything else 0
+    for a in range(0 if everything else n_active):
+        i = active[a]
+        new = labels[i] < 0
+        for g in range(t):
+            todo[g, need[g]] = a
+            need[g] += new or lower[i, g] <= upper[i]
+    for g in range(t):
+        if 4 * need[g] > 3 * n_active:  # not worth a copy: multiply them all
+            need[g] = n_active
     g = 0
     while g < t:
+        n_todo = need[g]
         stop = g + 1
-        n_todo = n_active
-        if everything:
-            while stop < t and start[stop + 1] - start[g] <= TILE_COLUMNS:
+        if n_todo == n_active:
+            while (
+                stop < t and need[stop] == n_active and start[stop + 1] - start[g] <= TILE_COLUMNS
+            ):
                 stop += 1
-        else:
-            n_todo = 0
-            for a in range(n_active):
-                i = active[a]
-                if lower[i, g] <= upper[i] or labels[i] < 0:
-                    todo[n_todo] = a
-                    n_todo += 1
-            if 4 * n_todo > 3 * n_active:  # not worth a copy: multiply them all
-                n_todo = n_active
         lo, hi = start[g], start[stop]
         if n_todo < n_active or hi == lo:
-            low1[g, :n_active] = np.inf
-            low2[g, :n_active] = np.inf
+            for h in range(g, stop):
+                for a in range(n_active):
+                    low1[h, a] = np.inf
+                    low2[h, a] = np.inf
         if n_todo > 0 and hi > lo:
             source = rows32[:n_todo]
             if n_todo < n_active:
                 source = scratch.gathered[:n_todo]
                 for b in range(n_todo):
-                    a = todo[b]
+                    a = todo[g, b]
                     for j in range(d):
                         source[b, j] = rows32[a, j]
             products = scratch.products[: n_todo * (hi - lo)].reshape((hi - lo, n_todo))
@@ -250,7 +257,7 @@ def multiply(X, n_active, centers, rows, scratch, everything):
                 )
             if n_todo < n_active:
                 for b in range(n_todo):
-                    a = todo[b]
+                    a = todo[g, b]
                     low1[g, a], low2[g, a], place[g, a] = low1[t, b], low2[t, b], place[t, b]
         g = stop
 

@@ -4,7 +4,7 @@ import numpy as np
 
 from madbayes._kernels import kernel
 from madbayes._kernels.assign import DOWN, UP, move_row
-from madbayes._kernels.distance import sqdist
+from madbayes._kernels.distance import add, sqdist
 
 
 @kernel
@@ -21,6 +21,15 @@ def moments(X, weight, origin, total):
             total[j] += w * v
             largest = max(largest, abs(v))
     return sum_weight, largest
+
+
+@kernel
+def add_sums(high, low, more, more_low):
+    """high + low += more + more_low, element by element, with twice the digits."""
+    for c in range(high.shape[0]):
+        for j in range(high.shape[1]):
+            add(high, low, c, j, more[c, j])
+            low[c, j] += more_low[c, j]
 
 
 @kernel
