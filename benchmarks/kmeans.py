@@ -90,6 +90,13 @@ CONTENDERS = {
 }
 
 
+CALLS = {
+    "KMeans(8)": {"n_clusters": 8},
+    'DPMeans(200, algorithm="paper")': {"penalty": 200.0, "algorithm": "paper"},
+    "DPMeans()": {},
+}
+
+
 # What runs in a process of its own
 
 
@@ -145,12 +152,13 @@ def first_pass(task):
 def first_call(task):
     """Time from the import to the first result, and of the same call again."""
     rows = mixture(2000, task["columns"], 8, gap=6, dtype=np.float64)[0]
-    options = {"KMeans": {"n_clusters": 8}, "DPMeans": {}}[task["who"]]
+    options = CALLS[task["call"]]
 
     def call():
         import madbayes
 
-        return getattr(madbayes, task["who"])(**options, random_state=0).fit(rows)
+        estimator = getattr(madbayes, task["call"].split("(")[0])
+        return estimator(**options, random_state=0).fit(rows)
 
     return {"first": timed(call)[0], "again": timed(call, 3)[0]}
 
@@ -225,14 +233,15 @@ def compare_start(repeats, folder):
         for name, code in imports.items():
             best[name] = min(best[name], time_code(code))
     lines += [[name, seconds(value), ""] for name, value in best.items()]
-    for who, columns in (("KMeans", 2), ("KMeans", 16), ("DPMeans", 2), ("DPMeans", 16)):
-        say(f"first call: {who}, {columns} columns")
-        task = {"do": "first call", "who": who, "columns": columns}
-        env = {"NUMBA_CACHE_DIR": str(folder / f"cache-{who}-{columns}")}
-        for when in ("compiles", "next process"):
-            got = in_process(__file__, task, env=env)
-            name = f"`{who}().fit` on 2000×{columns}, first call, {when}"
-            lines.append([name, seconds(got["first"]), seconds(got["again"])])
+    for call in CALLS:
+        for columns in (2, 16):
+            say(f"first call: {call}, {columns} columns")
+            task = {"do": "first call", "call": call, "columns": columns}
+            env = {"NUMBA_CACHE_DIR": str(folder / f"cache-{len(lines)}")}
+            for when in ("compiles", "next process"):
+                got = in_process(__file__, task, env=env)
+                name = f"`{call}.fit` on 2000×{columns}, first call, {when}"
+                lines.append([name, seconds(got["first"]), seconds(got["again"])])
     return "**Starting up**\n\n" + table(["what", "time", "the same call again"], lines)
 
 
