@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from madbayes.features import BPMeans, CollapsedBPMeans, KFeatures, StepwiseKFeatures
     from madbayes.graph import GraphCut
     from madbayes.multi import HardHDP, KernelHardHDP
+    from madbayes.progress import show_progress
 
 __version__ = "0.1.0"
 __all__ = [
@@ -45,6 +46,7 @@ __all__ = [
     "StepwiseKFeatures",
     "penalties",
     "plots",
+    "show_progress",
 ]
 
 _HOME = {
@@ -65,6 +67,7 @@ _HOME = {
     "HardHDP": "multi",
     "KernelHardHDP": "multi",
     "StepwiseKFeatures": "features",
+    "show_progress": "progress",
 }
 
 

@@ -13,6 +13,7 @@ from collections.abc import Callable
 import numpy as np
 
 from madbayes._engine.feature_blocks import Allocation
+from madbayes._engine.progress import Stage
 
 SEEDS = 6  # rows that a birth is grown from
 ROUNDS = 200  # at most, in one polish
@@ -96,7 +97,9 @@ def grow(
 ) -> None:
     """1. Births while they pay."""
     failures = 0
+    stage = Stage("finding features")
     while state.K < cap and failures < tries:
+        stage.at(state.K)
         before, saved = value(state, penalty), state.save()
         if not give_birth(state, rng):
             break
@@ -133,7 +136,9 @@ def search(
     converged = polish(state, penalty, cap, goal)
     on_step(value(state, penalty))
     failures = 0
+    stage = Stage("exchanging features", patience)
     while failures < patience:
+        stage.at(failures)
         before, saved = value(state, penalty), state.save()
         if before <= 0:
             break

@@ -9,7 +9,7 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from madbayes import __version__
+from madbayes import __version__, show_progress
 from madbayes.cli.errors import UserError
 
 if TYPE_CHECKING:
@@ -133,7 +133,7 @@ def cluster(
 
         with all_or_nothing(out) as scratch:
             n, d = table.values.shape
-            with talk.status(f"clustering {count(n, 'row')} of {count(d, 'column')}"):
+            with show_progress(talk, f"clustering {count(n, 'row')} of {count(d, 'column')}"):
                 found = fit(table.values, options)
             with talk.status("writing"):
                 write_labels(scratch / "labels.csv", found.labels, table.rows, table.n_rows_in_file)
@@ -218,7 +218,7 @@ def graph(
         _say(talk, edges.notes)
 
         with all_or_nothing(out) as scratch:
-            with talk.status(f"cutting a graph of {count(edges.n_edges, 'edge')}"):
+            with show_progress(talk, f"cutting a graph of {count(edges.n_edges, 'edge')}"):
                 found = fit_graph(edges.adjacency, wanted, cut, seed)
             write_nodes(scratch / "labels.csv", edges.nodes, found.labels)
             write_communities(scratch / "clusters.csv", found.sizes, found.conductance)
@@ -298,7 +298,7 @@ def groups(
 
         with all_or_nothing(out) as scratch:
             n, d = table.values.shape
-            with talk.status(f"clustering {count(n, 'row')} of {count(d, 'column')}"):
+            with show_progress(talk, f"clustering {count(n, 'row')} of {count(d, 'column')}"):
                 found = share.fit(table.values, of_row, options)
             with talk.status("writing"):
                 sizes = found.table.sum(axis=0)

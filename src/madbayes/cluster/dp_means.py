@@ -16,7 +16,6 @@ the rows that are too far from all of those need the serial rule (docs/adr/0004)
 """
 
 import warnings
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
@@ -37,6 +36,7 @@ from madbayes._engine.checks import (
     weight_of_directions,
 )
 from madbayes._engine.partition import Frame, Partition, measure_to_fit
+from madbayes._engine.progress import Stage
 from madbayes._engine.rows import Rows, arrange, restore
 from madbayes._engine.threads import Run, workers
 from madbayes.cluster.dp_search import dp_search
@@ -110,7 +110,6 @@ def dp_means(
     *,
     max_clusters: int | None,
     max_iter: int,
-    on_pass: Callable[[int, int, float], None] | None = None,
 ) -> Clustering:
     """KJ Algorithm 1 on the rows of `partition`, in their order."""
     n = partition.source.n
@@ -121,8 +120,10 @@ def dp_means(
     converged = fresh_sums = False
     n_iter = 0
     stretch = FIRST_STRETCH
+    stage = Stage("passes of Algorithm 1")
     while n_iter < max_iter and not converged:
         n_iter += 1
+        stage.at(n_iter)
         centers, changed = assign_or_open(partition, centers, penalty, cap, stretch)  # 2.
         stretch = n
         if changed or not fresh_sums:
@@ -133,8 +134,6 @@ def dp_means(
             centers = update_means(partition, centers)  # 3.
             if changed:
                 history.append(partition.sse + penalty * centers.shape[0])
-                if on_pass:
-                    on_pass(n_iter, centers.shape[0], history[-1])
         else:
             converged = True  # 4.
     if not converged:

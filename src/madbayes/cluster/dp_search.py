@@ -30,6 +30,7 @@ import numpy as np
 
 from madbayes._engine.division import Division, Slots
 from madbayes._engine.lloyd import lloyd_passes, nearest, nearest_bounds
+from madbayes._engine.progress import Stage
 from madbayes._engine.threads import Run
 from madbayes._kernels import moves
 from madbayes._kernels.moves import TOL
@@ -204,7 +205,9 @@ def renew(problem: Problem, now: Division, effort: int) -> Division:
     enough = max(MIN_TRIALS * each // TRIALS, MIN_TRIALS // 2)
     trials = effort * max(each, enough // k if k > NEIGHBOURS else enough)
     unsettled = list(range(k))
+    stage = Stage("searching", k)
     while unsettled:
+        stage.at(k - len(unsettled), k)
         c = unsettled[int(problem.rng.random_sample() * len(unsettled))]
         near = neighbours(problem, clusters.centers, c, k)
         inside, at = clusters.inside(near)
@@ -275,6 +278,7 @@ def dp_search(
     """
     cap = min(max_clusters or len(X), len(X))
     problem = Problem(X, weight, penalty, cap, random_state, run, unit)
+    Stage("first clusters")
     now = over_segment(problem)  # 1.
     if start is not None and len(start) <= cap:
         given = problem.division(nearest(X, start, run))
@@ -290,4 +294,5 @@ def dp_search(
         problem.history.append(now.objective)
         now = renew(problem, descend(problem, now), effort)  # 2., 3.
     problem.history.append(now.objective)
+    Stage("last moves")
     return descend(problem, now), problem.history  # 4.

@@ -12,7 +12,6 @@ and Hodgson 1998 for that); the result is the one of the plain loop.
 """
 
 import warnings
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -29,6 +28,7 @@ from madbayes._engine.checks import (
     weight_of_directions,
 )
 from madbayes._engine.partition import Partition, measure_to_fit
+from madbayes._engine.progress import Stage
 from madbayes._engine.rows import arrange, restore, segments, unit_rows
 from madbayes._engine.seeding import kmeans_plus_plus, random_rows, squared_distances
 from madbayes._engine.threads import Run, workers
@@ -98,13 +98,13 @@ def lloyd(
     *,
     max_iter: int,
     tol: float,
-    on_pass: Callable[[int, float], None] | None = None,
 ) -> KMeansResult:
     """Steps 1 to 3 from the given centres; `tol` bounds the squared movement of all centres."""
     history: list[float] = []
     converged = False
     fresh_sums = False
     n_iter = 0
+    stage = Stage("k-means", 100)
     while n_iter < max_iter and not converged:
         n_iter += 1
         moved = assign(partition, centers)  # 1. nearest centres
@@ -120,8 +120,9 @@ def lloyd(
             fresh_sums = False
             new = update_means(partition, fill_empty(partition, centers))  # 2. means
             history.append(partition.sse)
-            if on_pass:
-                on_pass(n_iter, partition.sse)
+            # Fewer rows move from pass to pass, at about the same rate.
+            settled = 1 - np.log1p(moved) / np.log1p(partition.source.n)
+            stage.at(int(100 * max(settled, n_iter / max_iter)))
             shift = float(((new - centers) ** 2).sum())
             centers = new
             if shift <= tol:  # 3. hardly anything moves

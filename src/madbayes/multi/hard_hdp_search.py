@@ -25,6 +25,7 @@ import numpy as np
 
 from madbayes._engine.division import Division, Slots
 from madbayes._engine.lloyd import lloyd_passes
+from madbayes._engine.progress import Stage
 from madbayes._engine.threads import Run
 from madbayes._kernels import hdp, moves
 from madbayes._kernels.moves import TOL
@@ -148,7 +149,9 @@ def renew(problem: Problem, now: Division, effort: int) -> Division:
     each = max(1, min(TRIALS, TRIALS * FEW_VALUES // problem.X.size, SAMPLE // len(problem.X)))
     enough = max(MIN_TRIALS * each // TRIALS, MIN_TRIALS // 2)
     unsettled = list(range(k))
+    stage = Stage("searching", k)
     while unsettled:
+        stage.at(k - len(unsettled), k)
         c = unsettled[int(problem.rng.random_sample() * len(unsettled))]
         d2 = ((clusters.centers - clusters.centers[c]) ** 2).sum(axis=1)
         near = np.argsort(d2, kind="stable")[: min(NEIGHBOURS, k)]

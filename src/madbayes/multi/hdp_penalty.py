@@ -30,6 +30,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.special import gammaln, xlogy
 
+from madbayes._engine.progress import Stage
 from madbayes._engine.threads import Run
 from madbayes._kernels import hdp
 from madbayes._kernels.moves import draw_seeds, means
@@ -119,7 +120,10 @@ def candidates(
     lowest = each * n_groups / (8 * w.sum())  # an eighth of what one row varies within its group
     levels = np.geomspace(each / 2, min(lowest, each / 4), LEVELS).tolist()
     found = []
-    for local in levels if given[0] is None else [given[0]]:
+    levels = levels if given[0] is None else [given[0]]
+    stage = Stage("at which penalties", len(levels))
+    for local in levels:
+        stage.step()
         glob = given[1] or float(2 / d * total / min(MOST, len(X)) ** (1 + 2 / d))
         now = solve(problem, local, glob, run)
         found.append(describe(problem, local, glob, now, d))

@@ -42,6 +42,7 @@ from madbayes._engine.graph_search import (
     measure,
     runs,
 )
+from madbayes._engine.progress import Stage
 
 FINE, COARSE = 0.05, 0.1  # log θ from one step to the next, for small and for large graphs
 FINE_EDGES = 100_000  # half-edges of a small graph
@@ -221,8 +222,10 @@ def divisions(graph: Graph, step: float, n_runs: int, rng: np.random.RandomState
     components = measure(graph, connected_components(A, directed=False)[1])
     thetas = TOP * graph.unit * np.exp(-step * np.arange(np.log(TOP / LOWEST) / step))
     found: list[Division] = []
-    for _ in range(n_runs):
+    stage = Stage("how many clusters", n_runs * len(thetas))
+    for start in range(0, n_runs * len(thetas), len(thetas)):
         for i, division in enumerate(anneal(graph, thetas, rng)):
+            stage.at(start + i)
             if i < len(found):
                 division = combine(graph, found[i], division, thetas[i], rng, LOOKS)
                 found[i] = division

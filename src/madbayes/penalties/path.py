@@ -34,6 +34,7 @@ from madbayes._engine.checks import (
 )
 from madbayes._engine.lloyd import lloyd_passes, nearest
 from madbayes._engine.partition import measure_to_fit
+from madbayes._engine.progress import Stage
 from madbayes._engine.rows import Rows
 from madbayes._engine.threads import Run, workers
 from madbayes._kernels.moves import draw_seeds, means
@@ -97,16 +98,27 @@ def score_levels(
     """4. {k: (score, confirmed share of links)} for k on a grid, then around the best."""
     scores = {1: (0.0, 0.0)} if k_min == 1 else {}
 
+    grid = np.geomspace(
+        25, max(k_max, 25), 1 + int(np.ceil(np.log(max(k_max, 25) / 25) / 0.22))
+    ).tolist()
+    likely = len({int(k) for k in [*range(k_min, 25), *grid] if 2 <= k <= k_max}) + 12
+    stage = Stage("how many clusters", likely * len(halves))
+
+    def test(job: tuple[Half, int]) -> np.ndarray:
+        links = np.sort(job[0].links(job[1]))
+        stage.step()
+        return links
+
     def visit(ks: Any) -> None:
         new = sorted({int(k) for k in ks if max(k_min, 2) <= k <= k_max} - set(scores))
         jobs = [(half, k) for k in new for half in halves]
-        found = iter(run(lambda job: np.sort(job[0].links(job[1])), jobs))
+        found = iter(run(test, jobs))
         for k in new:  # the two halves of a cut add up (weakest with weakest), cuts are averaged
             z = sum(next(found) for _ in halves) * np.sqrt(2) / len(halves)
             scores[k] = (score(z), float(np.mean(z > LEVEL)))
 
     visit(range(k_min, 25))
-    visit(np.geomspace(25, max(k_max, 25), 1 + int(np.ceil(np.log(max(k_max, 25) / 25) / 0.22))))
+    visit(grid)
     visit(k for half in halves[:2] for k in half.plateaus(25, k_max, 4))
     step = max(1, int(0.08 * k_max))
     while step:
@@ -132,7 +144,10 @@ def stairs(
     yield 1, np.zeros(len(Z), np.int64)
     near = {k_best + s for s in range(-3, 4)}
     last = 1
-    for k in sorted(near.union(scores, range(2, 12))):
+    numbers = sorted(near.union(scores, range(2, 12)))
+    stage = Stage("at which penalty", len(numbers))
+    for k in numbers:
+        stage.step()
         if k < 2 or not halves or k > k_top or (k not in near and k < 1.05 * last):
             continue
         last = k
