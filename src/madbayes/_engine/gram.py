@@ -25,6 +25,7 @@ MAX_ROWS = 100_000  # a pass computes the square of that
 BLOCK_ROWS = 512
 BLOCK_VALUES = 2**21  # in a block at most, where it has to be computed
 AHEAD = 8  # blocks computed at the same time
+EXPLAINED = 1e-12  # of the longest row: no more is left to explain
 REFERENCES = 256  # rows whose mean becomes the origin
 ANYWHERE = ("linear", "rbf", "laplacian")  # the place of the origin does not matter
 TAKES = {
@@ -224,29 +225,44 @@ def sums_of(block: Any, w: np.ndarray, z: np.ndarray, k: int) -> np.ndarray:
     return M
 
 
+def pivoted_cholesky(
+    row: Callable[[int], np.ndarray], diagonal: np.ndarray, rank: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """G (r, n) with GᵀG close to a matrix of which only the diagonal and r rows are looked at.
+
+    The next row is the one that is longest outside the span of those taken before (the pivot). It
+    ends at `rank`, or when none has more than EXPLAINED of the longest left. Also returns the
+    pivots, and what is left of the diagonal. Fine & Scheinberg 2001, "Efficient SVM training using
+    low-rank kernel representations".
+    """
+    left = np.array(diagonal, dtype=np.float64)
+    n, longest = len(left), max(float(left.max(initial=0.0)), 0.0)
+    rank = min(rank, n)
+    G = np.empty((min(rank, 64), n))
+    pivots: list[int] = []
+    while len(pivots) < rank:
+        i, r = int(np.argmax(left)), len(pivots)
+        if not left[i] > EXPLAINED * longest:
+            break
+        if r == len(G):
+            G = np.vstack([G, np.empty((min(r, rank - r), n))])
+        G[r] = (row(i) - G[:r, i] @ G[:r]) / np.sqrt(left[i])
+        left -= G[r] ** 2
+        pivots.append(i)
+        left[pivots] = 0.0
+    return G[: len(pivots)], np.array(pivots, dtype=np.intp), left
+
+
 def embed(gram: Gram, w: np.ndarray, rank: int) -> tuple[np.ndarray, bool]:
     """Rows F (n, r ≤ rank) with F Fᵀ close to the kernel matrix, columns by falling variance.
 
-    Cholesky's factor with the largest pivot first, of only `rank` columns (Fine & Scheinberg 2001):
-    it looks at so many rows of the matrix. Second: whether that is all of it, up to rounding.
+    Second: whether that is all of it, up to rounding.
     """
-    left = gram.diagonal.copy()  # squared length of each row that is not explained yet
-    whole = max(float(left.max(initial=0.0)), 0.0)
-    G = np.empty((min(gram.n, rank), gram.n))
-    r = 0
-    while r < len(G):
-        i = int(np.argmax(left))
-        if left[i] <= 1e-12 * whole:
-            break
-        row = gram.rows(np.array([i]))[0] - G[:r, i] @ G[:r]
-        G[r] = row / np.sqrt(left[i])
-        left -= G[r] ** 2
-        left[i] = 0.0
-        r += 1
-    exact = bool(np.abs(left).max(initial=0.0) <= 1e-9 * whole)
-    if r == 0:  # all rows equal
+    G, _, left = pivoted_cholesky(lambda i: gram.rows(np.array([i]))[0], gram.diagonal, rank)
+    longest = max(float(gram.diagonal.max(initial=0.0)), 0.0)
+    exact = bool(np.abs(left).max(initial=0.0) <= 1e-9 * longest)
+    if not len(G):  # all rows equal
         return np.zeros((gram.n, 1)), exact
-    G = G[:r]
     mean = G @ w / w.sum()
     value, vector = np.linalg.eigh((G * w) @ G.T - w.sum() * np.outer(mean, mean))
     keep = value[::-1] > 1e-13 * max(value[-1], 0.0)

@@ -1,14 +1,8 @@
 """Coordinates for a kernel: rows φ with φ(x)·φ(y) = κ(x, y), by a pivoted Cholesky factor.
 
-1. Of all rows, take the one whose φ is longest outside the span of those taken before (the pivot).
-2. Its column of the kernel matrix, less what is explained already, is the next coordinate of all.
-3. Stop when no row has more than TOL of the largest κ(x, x) left.
-
 Only the columns of the pivots are ever computed: O(n·r) values for r pivots, not n². Squared
 distances to means are then those of KJ 5.2, κ(x,x) - 2Σκ(x,x_i)/n_c + ΣΣκ(x_i,x_j)/n_c², up to
 rounding, and cost O(r) each. A new row has coordinates from its kernel with the pivots alone.
-
-Fine & Scheinberg 2001, "Efficient SVM training using low-rank kernel representations" (the factor).
 """
 
 from typing import Any
@@ -17,11 +11,11 @@ import numpy as np
 from scipy.linalg import solve_triangular
 from sklearn.metrics.pairwise import pairwise_kernels
 
-TOL = 1e-12
+from madbayes._engine.gram import ANYWHERE, pivoted_cholesky
+
 ASKEW = 1e-6  # share of the largest κ(x, x) by which the factor may miss an entry
 CHECKED = 64  # columns that are compared with the factor
 BLOCK = 128
-SHIFT = ("linear", "rbf", "laplacian")  # distances do not change when all rows are shifted
 
 
 class KernelFeatures:
@@ -32,31 +26,17 @@ class KernelFeatures:
         self.options = options
 
     def fit(self, X: np.ndarray) -> np.ndarray:
-        """Steps 1 to 3: (n, r) coordinates."""
+        """(n, r) coordinates."""
         self._given = isinstance(self.kernel, str) and self.kernel == "precomputed"
-        self._shift = X.mean(axis=0) if self.kernel in SHIFT else 0.0
+        self._shift = X.mean(axis=0) if self.kernel in ANYWHERE else 0.0
         self._X = X if self._given else X - self._shift
-        left = self.norms(X)
-        n, top = len(left), max(float(left.max()), 0.0)
-        phi = np.empty((n, min(n, 64)), order="F")
-        pivots: list[int] = []
-        while len(pivots) < n:
-            i, r = int(np.argmax(left)), len(pivots)
-            if not left[i] > TOL * top:
-                break
-            if r == phi.shape[1]:
-                phi = np.asfortranarray(np.hstack([phi, np.empty((n, min(r, n - r)))]))
-            column = self._columns([i])[:, 0] - phi[:, :r] @ phi[i, :r]
-            phi[:, r] = column / np.sqrt(left[i])
-            left -= phi[:, r] ** 2
-            left[[*pivots, i]] = 0.0
-            pivots.append(i)
-        phi = np.ascontiguousarray(phi[:, : max(len(pivots), 1)])
-        if not pivots:  # every κ(x, x) is 0
-            phi[:] = 0.0
-        self._pivots = np.array(pivots, dtype=np.intp)
-        self._corner = phi[self._pivots, : len(pivots)]
-        self._check(phi, left, top)
+        norms = self.norms(X)
+        G, self._pivots, left = pivoted_cholesky(
+            lambda i: self._columns([i])[:, 0], norms, len(norms)
+        )
+        phi = np.ascontiguousarray(G.T) if len(G) else np.zeros((len(norms), 1))
+        self._corner = phi[self._pivots, : len(G)]
+        self._check(phi, left, max(float(norms.max()), 0.0))
         self._X = None if self._given else self._X[self._pivots]
         return phi
 
