@@ -268,7 +268,7 @@ def certify(n_active, centers, rows, scratch, chosen, nearest, chosen_own):
 
     Returns the number of both.
     """
-    labels, upper, lower = rows.labels, rows.upper, rows.lower
+    labels, lower = rows.labels, rows.lower
     group, member, start, scale = centers.group, centers.member, centers.start, centers.scale
     active, own, norm2, error = scratch.active, scratch.own, scratch.norm2, scratch.error
     low1, low2, place = scratch.low1, scratch.low2, scratch.place
@@ -279,7 +279,7 @@ def certify(n_active, centers, rows, scratch, chosen, nearest, chosen_own):
         i = active[a]
         p = labels[i]
         best, second, winner, home = np.inf, np.inf, np.int32(-1), np.int64(-1)
-        if p >= 0 and lower[i, group[p]] > upper[i]:  # its own group was not computed
+        if p >= 0 and low1[group[p], a] == np.inf:  # its own group was not computed
             best = 0.5 * (own[a] * scale * scale - norm2[a])
             winner = p
         for g in range(t):
