@@ -3,9 +3,20 @@
 What the searches (`cluster/dp_search.py`, `multi/hard_hdp_search.py`) have in common.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+
+from madbayes._engine.progress import Stage
+from madbayes._engine.threads import Run
+
+Solve = Callable[
+    [np.ndarray, np.ndarray, int, np.random.RandomState], tuple["Division", "Division"]
+]
+AT_ONCE = 8  # neighbourhoods that are solved at the same time
+LOOKS = 32  # clusters that are looked at to find them
 
 
 @dataclass(frozen=True)
@@ -61,3 +72,51 @@ class Slots:
         for e in np.flatnonzero(np.isfinite(self.centers[:, 0])):
             z[self.rows[e]] = e
         return z
+
+
+def renew(
+    now: Division,
+    neighbours: Callable[[np.ndarray, int, int], np.ndarray],
+    solve: Solve,
+    *,
+    rng: np.random.RandomState,
+    run: Run,
+    history: list[float],
+    at_once: int = AT_ONCE,
+) -> np.ndarray:
+    """Solve neighbourhoods of clusters anew until every cluster is settled; returns labels.
+
+    The objective is a sum over clusters, so a few clusters are a problem of their own, and
+    neighbourhoods that have no cluster in common can be solved at the same time. Which those are
+    does not depend on the number of threads.
+
+    `neighbours(centers, c, k)`: the clusters around c, of k in all. `solve(rows, labels, k, rng)`:
+    the division of the neighbourhood's rows as it is, and a better one or the same again. A cluster
+    is settled when the same comes back; clusters that change are unsettled again.
+    """
+    clusters, objective, k = Slots(now), now.objective, now.k
+    unsettled = set(range(k))
+    stage = Stage("searching", k)
+    while unsettled:
+        stage.at(k - len(unsettled), k)
+        jobs: list[Any] = []
+        taken: set[int] = set()
+        for c in rng.permutation(sorted(unsettled))[:LOOKS].tolist():
+            near = neighbours(clusters.centers, c, k)
+            if taken.isdisjoint(near.tolist()):
+                taken.update(near.tolist())
+                seed = rng.randint(2**31 - 1)
+                jobs.append((c, near, *clusters.inside(near), k, np.random.RandomState(seed)))
+            if len(jobs) == at_once or len(near) == k:
+                break
+        found = run(lambda job: solve(*job[2:]), jobs)
+        for (c, near, rows, *_), (old, new) in zip(jobs, found, strict=True):
+            if new is old:
+                unsettled -= set(near.tolist()) if len(near) == k else {c}
+                continue
+            k += new.k - old.k
+            objective += new.objective - old.objective
+            history.append(objective)
+            slots = clusters.exchange(near, rows, new)
+            unsettled = (unsettled - set(near.tolist())) | set(slots)
+    return clusters.labels()

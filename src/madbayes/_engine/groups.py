@@ -1,11 +1,17 @@
 """Rows that come in groups: checking who belongs to which, and putting a group's rows together."""
 
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 
 from madbayes._engine.checks import without_arrow
+from madbayes._engine.partition import measure_to_fit
+from madbayes._engine.rows import Rows
+from madbayes._engine.threads import Run
+
+DENSE_VALUES = 2**28  # a CSR matrix up to this size is made dense
 
 
 class Groups(NamedTuple):
@@ -15,6 +21,22 @@ class Groups(NamedTuple):
     code: np.ndarray
     order: np.ndarray
     start: np.ndarray  # group j is order[start[j]:start[j + 1]]
+
+
+@dataclass(frozen=True)
+class Grouped:
+    """The rows that count, those of a group together, shifted to their mean."""
+
+    X: np.ndarray
+    w: np.ndarray
+    group: np.ndarray  # ascending
+    place: np.ndarray  # of each in the table
+    offset: np.ndarray
+
+    @property
+    def start(self) -> np.ndarray:
+        """Where each group begins, and the end."""
+        return np.r_[0, np.flatnonzero(np.diff(self.group)) + 1, len(self.group)]
 
 
 def gather(X: Any, groups: Any) -> tuple[Any, Any]:
@@ -105,3 +127,24 @@ def _missing(values: np.ndarray) -> np.ndarray:
             [v is None or not isinstance(v == v, bool | np.bool_) or v != v for v in values]
         )
     return np.zeros(len(values), dtype=bool)
+
+
+def put_together(X: Any, weight: np.ndarray | None, groups: Groups, run: Run) -> Grouped:
+    """The rows of positive weight, dense and by group."""
+    if sp.issparse(X):
+        n, d = X.shape
+        if n * d > DENSE_VALUES:
+            raise ValueError(
+                f"the hard HDP works on dense rows, and this sparse matrix of shape {(n, d)} would "
+                f"have {n * d:.2g} values. Reduce the columns first, for example with "
+                "sklearn.decomposition.TruncatedSVD."
+            )
+        X = X.toarray()
+    source = Rows(X)
+    offset = measure_to_fit(source, weight, run).mean
+    place = groups.order if weight is None else groups.order[weight[groups.order] > 0]
+    rows = np.empty((place.size, source.d), dtype=source.dtype)
+    for a in range(0, place.size, 4096):
+        rows[a : a + 4096] = source.take(place[a : a + 4096]) - offset
+    w = np.ones(place.size) if weight is None else weight[place]
+    return Grouped(rows, w, groups.code[place], place, offset)

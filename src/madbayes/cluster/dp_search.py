@@ -25,10 +25,12 @@ Departs from KJ: Algorithm 1 opens a cluster only when one row alone repays λ.
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import numpy as np
 
-from madbayes._engine.division import Division, Slots
+from madbayes._engine import division
+from madbayes._engine.division import Division
 from madbayes._engine.lloyd import lloyd_passes, nearest, nearest_bounds
 from madbayes._engine.progress import Stage
 from madbayes._engine.threads import Run
@@ -200,31 +202,27 @@ def renew(problem: Problem, now: Division, effort: int) -> Division:
     """
     if len(problem.X) > BOX and 8 * now.k > len(problem.X):
         return now
-    clusters, J, k = Slots(now), now.objective, now.k
     each = max(1, min(TRIALS, TRIALS * FEW_VALUES // problem.X.size, SAMPLE // len(problem.X)))
     enough = max(MIN_TRIALS * each // TRIALS, MIN_TRIALS // 2)
-    trials = effort * max(each, enough // k if k > NEIGHBOURS else enough)
-    unsettled = list(range(k))
-    stage = Stage("searching", k)
-    while unsettled:
-        stage.at(k - len(unsettled), k)
-        c = unsettled[int(problem.rng.random_sample() * len(unsettled))]
-        near = neighbours(problem, clusters.centers, c, k)
-        inside, at = clusters.inside(near)
-        sub = problem.part(inside, problem.cap - k + len(near))
-        old = sub.division(at)
-        new = resolve(sub, old, trials)
-        if new is old:
-            unsettled.remove(c)
-            if len(near) == k:  # that was the whole problem
-                break
-            continue
-        k += new.k - old.k
-        J += new.objective - old.objective
-        problem.history.append(J)
-        slots = clusters.exchange(near, inside, new)
-        unsettled = sorted((set(unsettled) - set(near)) | set(slots))
-    return problem.division(clusters.labels())
+    trials = effort * max(each, enough // now.k if now.k > NEIGHBOURS else enough)
+
+    def solve(
+        rows: np.ndarray, labels: np.ndarray, k: int, rng: np.random.RandomState
+    ) -> tuple[Division, Division]:
+        sub = replace(problem.part(rows, problem.cap - k + int(labels.max()) + 1), rng=rng)
+        old = sub.division(labels)
+        return old, resolve(sub, old, trials)
+
+    labels = division.renew(
+        now,
+        partial(neighbours, problem),
+        solve,
+        rng=problem.rng,
+        run=problem.run,
+        history=problem.history,
+        at_once=division.AT_ONCE if problem.cap == len(problem.X) else 1,  # they share the cap
+    )
+    return problem.division(labels)
 
 
 def neighbours(problem: Problem, C: np.ndarray, c: int, k: int) -> np.ndarray:

@@ -34,8 +34,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from madbayes._engine.base import CentersMixin
 from madbayes._engine.checks import check_choice, check_count, check_rows, check_weight
-from madbayes._engine.groups import Groups, check_groups, gather
-from madbayes._engine.partition import check_reach, measure, measure_to_fit
+from madbayes._engine.groups import Grouped, Groups, check_groups, gather, put_together
+from madbayes._engine.partition import check_reach, measure
 from madbayes._engine.rows import Rows
 from madbayes._engine.seeding import squared_distances
 from madbayes._engine.threads import Run, workers
@@ -45,24 +45,7 @@ from madbayes._kernels.rows import squared_error
 from madbayes.multi.hard_hdp_search import hdp_search
 from madbayes.multi.hdp_penalty import choose_penalties
 
-DENSE_VALUES = 2**28  # a CSR matrix up to this size is made dense
 COSTS = 2**20  # distances that predict keeps at a time
-
-
-@dataclass(frozen=True)
-class Grouped:
-    """The rows that count, those of a group together, shifted to their mean."""
-
-    X: np.ndarray
-    w: np.ndarray
-    group: np.ndarray  # ascending
-    place: np.ndarray  # of each in the table
-    offset: np.ndarray
-
-    @property
-    def start(self) -> np.ndarray:
-        """Where each group begins, and the end."""
-        return np.r_[0, np.flatnonzero(np.diff(self.group)) + 1, len(self.group)]
 
 
 @dataclass(frozen=True)
@@ -157,27 +140,6 @@ def search(
     return Sharing(np.argsort(rank)[found.labels], history, len(history), True)
 
 
-def arrange(X: Any, weight: np.ndarray | None, groups: Groups, run: Run) -> Grouped:
-    """The rows of positive weight, dense and by group."""
-    if sp.issparse(X):
-        n, d = X.shape
-        if n * d > DENSE_VALUES:
-            raise ValueError(
-                f"the hard HDP works on dense rows, and this sparse matrix of shape {(n, d)} would "
-                f"have {n * d:.2g} values. Reduce the columns first, for example with "
-                "sklearn.decomposition.TruncatedSVD."
-            )
-        X = X.toarray()
-    source = Rows(X)
-    offset = measure_to_fit(source, weight, run).mean
-    place = groups.order if weight is None else groups.order[weight[groups.order] > 0]
-    rows = np.empty((place.size, source.d), dtype=source.dtype)
-    for a in range(0, place.size, 4096):
-        rows[a : a + 4096] = source.take(place[a : a + 4096]) - offset
-    w = np.ones(place.size) if weight is None else weight[place]
-    return Grouped(rows, w, groups.code[place], place, offset)
-
-
 def usage(groups: np.ndarray, labels: np.ndarray, shape: tuple[int, int]) -> sp.csr_array:
     """How many rows of each group are in each cluster."""
     return sp.csr_array((np.ones(len(labels), np.int64), (groups, labels)), shape=shape)
@@ -262,7 +224,7 @@ class SharedClusters:
         row of weight 0).
         """
         random_state = check_random_state(self.random_state)
-        rows = arrange(X, weight, groups, run)
+        rows = put_together(X, weight, groups, run)
         local, glob = choose_penalties(self, rows, random_state, run)
         if self.algorithm == "paper":
             found = hard_hdp(rows, local, glob, self.max_iter)

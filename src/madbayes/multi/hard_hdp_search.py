@@ -23,9 +23,9 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from madbayes._engine.division import Division, Slots
+from madbayes._engine import division
+from madbayes._engine.division import Division
 from madbayes._engine.lloyd import lloyd_passes
-from madbayes._engine.progress import Stage
 from madbayes._engine.threads import Run
 from madbayes._kernels import hdp, moves
 from madbayes._kernels.moves import TOL
@@ -143,35 +143,30 @@ def descend(problem: Problem, now: Division) -> Division:
             return now
 
 
-def renew(problem: Problem, now: Division, effort: int) -> Division:
+def renew(problem: Problem, now: Division, effort: int, run: Run) -> Division:
     """3. Solve neighbourhoods of clusters anew until every cluster is settled."""
-    clusters, F, k = Slots(now), now.objective, now.k
     each = max(1, min(TRIALS, TRIALS * FEW_VALUES // problem.X.size, SAMPLE // len(problem.X)))
     enough = max(MIN_TRIALS * each // TRIALS, MIN_TRIALS // 2)
-    unsettled = list(range(k))
-    stage = Stage("searching", k)
-    while unsettled:
-        stage.at(k - len(unsettled), k)
-        c = unsettled[int(problem.rng.random_sample() * len(unsettled))]
-        d2 = ((clusters.centers - clusters.centers[c]) ** 2).sum(axis=1)
-        near = np.argsort(d2, kind="stable")[: min(NEIGHBOURS, k)]
-        inside, at = clusters.inside(near)
-        order = np.argsort(inside)
-        inside = inside[order]
-        sub = problem.part(inside)
-        old = sub.division(at[order])
+
+    def neighbours(centers: np.ndarray, c: int, k: int) -> np.ndarray:
+        d2 = ((centers - centers[c]) ** 2).sum(axis=1)
+        return np.argsort(d2, kind="stable")[: min(NEIGHBOURS, k)]
+
+    def solve(
+        rows: np.ndarray, labels: np.ndarray, k: int, rng: np.random.RandomState
+    ) -> tuple[Division, Division]:
+        order = np.argsort(rows)  # those of a group together
+        sub = replace(problem.part(rows[order]), rng=rng)
+        old = sub.division(labels[order])
         new = resolve(sub, old, effort * max(each, enough // k if k > NEIGHBOURS else enough))
-        if new is old:
-            unsettled.remove(c)
-            if len(near) == k:  # that was the whole problem
-                break
-            continue
-        k += new.k - old.k
-        F += new.objective - old.objective
-        problem.history.append(F)
-        slots = clusters.exchange(near, inside, new)
-        unsettled = sorted((set(unsettled) - set(near)) | set(slots))
-    return problem.division(clusters.labels())
+        if new is not old:  # in the order that the rows came in
+            new = replace(new, labels=new.labels[np.argsort(order)])
+        return old, new
+
+    labels = division.renew(
+        now, neighbours, solve, rng=problem.rng, run=run, history=problem.history
+    )
+    return problem.division(labels)
 
 
 def resolve(sub: Problem, now: Division, trials: int) -> Division:
@@ -210,7 +205,7 @@ def hdp_search(
     mean = np.average(some.X, axis=0, weights=some.w)[None, :]
     starts = [over_segment(some, run), mean, paper.centers]  # 1.
     now = min((descend(some, some.relaxed(C)) for C in starts), key=lambda new: new.objective)  # 2.
-    now = renew(some, now, effort)  # 3.
+    now = renew(some, now, effort, run)  # 3.
     if some is not problem:
         now = problem.relaxed(now.centers)
     history = [*some.history] if some is problem else []

@@ -149,10 +149,12 @@ def groups_matter(problem: Problem, best: Candidate, d: float) -> bool:
     return best.words < min(words) - MARGIN[0] - MARGIN[1] * problem.w.sum()
 
 
-def searched(problem: Problem, start: Candidate, local: float, glob: float, d: float) -> Candidate:
+def searched(
+    problem: Problem, start: Candidate, local: float, glob: float, d: float, run: Run
+) -> Candidate:
     """What the search makes of a candidate at these penalties."""
     here = replace(problem, local=local, glob=glob)
-    now = renew(here, descend(here, here.relaxed(here.division(start.labels).centers)), 1)
+    now = renew(here, descend(here, here.relaxed(here.division(start.labels).centers)), 1, run)
     return describe(problem, local, glob, now, d)
 
 
@@ -163,14 +165,14 @@ def miss(one: Candidate, wanted: tuple[float | None, float | None]) -> float:
 
 
 def towards(
-    problem: Problem, best: Candidate, wanted: tuple[float | None, float | None], d: float
+    problem: Problem, best: Candidate, wanted: tuple[float | None, float | None], d: float, run: Run
 ) -> Candidate:
     """4. Penalties raised where the search finds too many clusters, lowered where too few."""
     local, glob = best.local, best.glob
     power = 1 + 2 / d  # what one more of k clusters saves falls like k to this power
     found = []
     for _ in range(ROUNDS):
-        best = searched(problem, best, local, glob, d)
+        best = searched(problem, best, local, glob, d, run)
         found.append(best)
         too_many = [
             1.0 if want is None else have / want
@@ -219,10 +221,10 @@ def choose_penalties(
     few = [one for one in found if ROWS * one.n_global <= len(problem.X) or one.n_global == 1]
     best = min(few or found, key=lambda one: (miss(one, hints), one.words))
     if hints != (None, None):
-        best = towards(problem, best, hints, d)
+        best = towards(problem, best, hints, d, run)
     elif given[1] is None and best.n_global > 1:
         if groups_matter(problem, best, d):
-            trials = [searched(problem, best, best.local, best.glob * f, d) for f in NEARBY]
+            trials = [searched(problem, best, best.local, best.glob * f, d, run) for f in NEARBY]
             best = min(trials, key=lambda one: one.words)
         else:
             k = find_path(rows.X, rows.w, None, None, random_state, run).best().n_clusters
