@@ -107,10 +107,15 @@ def test_a_whole_cluster_repays_what_no_row_does():
     assert found.objective_ < 0.5 * printed.objective_
 
 
-def test_same_result_for_any_number_of_threads():
-    X = np.random.RandomState(0).randn(24_000, 3).astype(np.float32)
-    one = DPMeans(2000.0, random_state=0, n_jobs=1).fit(X)
-    two = DPMeans(2000.0, random_state=0, n_jobs=2).fit(X)
+@pytest.mark.parametrize(
+    ("n", "penalty", "few", "many"),
+    [(24_000, 2000.0, 2, 20), (1_500, 3.0, 60, 200)],  # second: many neighbourhoods at a time
+)
+def test_same_result_for_any_number_of_threads(n, penalty, few, many):
+    X = np.random.RandomState(0).randn(n, 3).astype(np.float32)
+    one = DPMeans(penalty, random_state=0, n_jobs=1).fit(X)
+    assert few < one.n_clusters_ < many
+    two = DPMeans(penalty, random_state=0, n_jobs=3).fit(X)
     np.testing.assert_array_equal(one.labels_, two.labels_)
     np.testing.assert_array_equal(one.cluster_centers_, two.cluster_centers_)
     np.testing.assert_array_equal(one.objective_history_, two.objective_history_)
