@@ -20,6 +20,7 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
 README = HERE / "README.md"
 SIFT_SHAPE = (312_320, 128)
+LOAD = os.getloadavg()[0] if hasattr(os, "getloadavg") else float("nan")  # of others
 PACKAGES = ["madbayes", "numpy", "scipy", "scikit-learn", "numba"]
 PEERS = ["scikit-learn-intelex", "faiss-cpu", "hdbscan"]
 
@@ -151,9 +152,8 @@ def stamp():
     command = ["git", "-C", str(ROOT), "describe", "--always", "--dirty"]
     done = subprocess.run(command, capture_output=True, text=True)
     commit = f", commit {done.stdout.strip()}" if done.returncode == 0 else ""
-    load = os.getloadavg()[0] if hasattr(os, "getloadavg") else float("nan")
-    busy = " (**not a quiet machine**)" if load > 0.5 else ""
-    return f"{now}{commit}; load average before the run {load:.2f}{busy}."
+    busy = " (**not a quiet machine**)" if LOAD > 0.5 else ""
+    return f"{now}{commit}; load average before the run {LOAD:.2f}{busy}."
 
 
 def machine():
