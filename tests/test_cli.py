@@ -444,9 +444,10 @@ def test_a_stopped_run_leaves_the_old_results_alone(run, two_groups, monkeypatch
 def test_ctrl_c_leaves_nothing_behind(two_groups, tmp_path):
     out = tmp_path / "out"
     script = f"""\
-        import sys, time
+        import signal, sys, time
         from madbayes import cli
         from madbayes.cli import fit
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored by background jobs
         def slow(*args):
             print("fitting", flush=True)
             time.sleep(60)
