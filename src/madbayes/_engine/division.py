@@ -11,10 +11,16 @@ import numpy as np
 
 from madbayes._engine.progress import Stage
 from madbayes._engine.threads import Run
+from madbayes._kernels.moves import redraw_some
 
 Solve = Callable[
     [np.ndarray, np.ndarray, int, np.random.RandomState], tuple["Division", "Division"]
 ]
+SAMPLE = 20_000  # rows that a search looks at; the others only take part in its last descent
+REDRAW = 2  # centres re-drawn at once, at most
+TRIALS = 4  # failures that settle a cluster of many; down to 1 for more than so many values:
+FEW_VALUES = 125_000
+MIN_TRIALS = 40  # failures that settle a problem of few clusters
 AT_ONCE = 8  # neighbourhoods that are solved at the same time
 LOOKS = 32  # clusters that are looked at to find them
 
@@ -72,6 +78,35 @@ class Slots:
         for e in np.flatnonzero(np.isfinite(self.centers[:, 0])):
             z[self.rows[e]] = e
         return z
+
+
+def count_trials(X: np.ndarray, k: int, neighbours: int) -> int:
+    """Failures in a row that settle one of k clusters, of which so many are neighbours."""
+    each = max(1, min(TRIALS, TRIALS * FEW_VALUES // X.size, SAMPLE // len(X)))
+    enough = max(MIN_TRIALS * each // TRIALS, MIN_TRIALS // 2)
+    return max(each, enough // k if k > neighbours else enough)
+
+
+def resolve(problem: Any, now: Division, trials: int, *, any_number: bool = False) -> Division:
+    """Random re-draws of some centres until so many in a row do not lower the objective.
+
+    `problem` has rows X, weights w, rng, `division(labels)`, and `relax(centers)` for labels and
+    objective after the moves that the search makes in a neighbourhood.
+    `any_number`: every third time of any number of them, because a few clusters of many groups each
+    hold each other fast.
+    """
+    failed = 0
+    while failed < trials:
+        most = now.k if any_number and failed % 3 == 0 else REDRAW
+        uniforms = problem.rng.random_sample(3 + 2 * most)
+        centers = redraw_some(problem.X, problem.w, now.centers, most, uniforms)
+        labels, objective = problem.relax(centers)
+        failed += 1
+        if objective < now.objective * (1 - 1e-9):
+            new = problem.division(labels)
+            if new.objective < now.objective:
+                now, failed = new, 0
+    return now
 
 
 def renew(

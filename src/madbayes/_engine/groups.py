@@ -35,8 +35,12 @@ class Grouped:
 
     @property
     def start(self) -> np.ndarray:
-        """Where each group begins, and the end."""
-        return np.r_[0, np.flatnonzero(np.diff(self.group)) + 1, len(self.group)]
+        return starts(self.group)
+
+
+def starts(group: np.ndarray) -> np.ndarray:
+    """Where each group begins, and the end; `group` is ascending."""
+    return np.r_[0, np.flatnonzero(np.diff(group)) + 1, len(group)]
 
 
 def gather(X: Any, groups: Any) -> tuple[Any, Any]:

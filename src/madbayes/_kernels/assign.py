@@ -278,10 +278,9 @@ def certify(n_active, centers, rows, scratch, chosen, nearest, chosen_own):
     for a in range(n_active):
         i = active[a]
         p = labels[i]
-        best, second, winner, home = np.inf, np.inf, np.int32(-1), np.int64(-1)
+        best, second, home = np.inf, np.inf, np.int64(-1)
         if p >= 0 and low1[group[p], a] == np.inf:  # its own group was not computed
             best = 0.5 * (own[a] * scale * scale - norm2[a])
-            winner = p
         for g in range(t):
             low = np.float64(low1[g, a])
             second = min(second, np.float64(low2[g, a]), max(best, low))
@@ -298,7 +297,7 @@ def certify(n_active, centers, rows, scratch, chosen, nearest, chosen_own):
             if low1[g, a] < np.inf:
                 lower[i, g] = np.sqrt(max(0.0, floor + 2.0 * low)) * DOWN
         chosen[n_certain] = i
-        nearest[n_certain] = member[start[home] + place[home, a]] if home >= 0 else winner
+        nearest[n_certain] = member[start[home] + place[home, a]] if home >= 0 else p
         chosen_own[n_certain] = own[a]
         n_certain += 1
     return n_certain, n_hard

@@ -30,7 +30,7 @@ from functools import partial
 import numpy as np
 
 from madbayes._engine import division
-from madbayes._engine.division import Division
+from madbayes._engine.division import SAMPLE, Division, count_trials, resolve
 from madbayes._engine.lloyd import lloyd_passes, nearest, nearest_bounds
 from madbayes._engine.progress import Stage
 from madbayes._engine.threads import Run
@@ -40,15 +40,10 @@ from madbayes._kernels.rows import squared_error
 from madbayes._kernels.ward import merge_below
 
 NEIGHBOURS = 12  # clusters in a neighbourhood
-REDRAW = 2  # centres re-drawn at once, at most
-TRIALS = 4  # failures that settle a cluster; fewer, down to 1, for more than so many values:
-FEW_VALUES = 125_000
-MIN_TRIALS = 40  # failures that settle all clusters of a small problem
 SPLITS = 3  # starts per split
 SMALL = 1024  # so many rows are merged without over-segmenting
 MOST_SEEDS = 16_384  # more small clusters than these are found in boxes …
 BOX = 4096  # … of at most so many rows
-SAMPLE = 20_000  # rows (at least 50 per cluster) that steps 1-3 look at
 
 
 @dataclass(frozen=True)
@@ -76,6 +71,11 @@ class Problem:
         """The same for some of the rows."""
         X, w = self.X[rows], self.w[rows]
         return replace(self, X=X, w=w, cap=min(cap, len(rows)), history=[])
+
+    def relax(self, centers: np.ndarray) -> tuple[np.ndarray, float]:
+        """Labels and J after row moves and merges from the nearest of these centres."""
+        labels, _, J = moves.relax(self.X, self.w, centers, self.penalty, self.cap, self.unit)
+        return labels, J
 
     def sample(self, size: int) -> np.ndarray:
         n = len(self.X)
@@ -174,7 +174,7 @@ def split_clusters(problem: Problem, now: Division) -> Division:
         for _ in range(SPLITS):
             pair = np.empty((2, problem.X.shape[1]))
             pair = pair[: moves.draw_seeds(one.X, one.w, pair, 0, one.rng.random_sample(2))]
-            labels, _, J = moves.relax(one.X, one.w, pair, one.penalty, one.cap, one.unit)
+            labels, J = one.relax(pair)
             if J < lowest:  # numbers that no other cluster has
                 lowest = J
                 z[rows] = np.where(labels == 0, c, (now.k + c) * n + labels)
@@ -202,16 +202,14 @@ def renew(problem: Problem, now: Division, effort: int) -> Division:
     """
     if len(problem.X) > BOX and 8 * now.k > len(problem.X):
         return now
-    each = max(1, min(TRIALS, TRIALS * FEW_VALUES // problem.X.size, SAMPLE // len(problem.X)))
-    enough = max(MIN_TRIALS * each // TRIALS, MIN_TRIALS // 2)
-    trials = effort * max(each, enough // now.k if now.k > NEIGHBOURS else enough)
+    trials = effort * count_trials(problem.X, now.k, NEIGHBOURS)
 
     def solve(
         rows: np.ndarray, labels: np.ndarray, k: int, rng: np.random.RandomState
     ) -> tuple[Division, Division]:
         sub = replace(problem.part(rows, problem.cap - k + int(labels.max()) + 1), rng=rng)
         old = sub.division(labels)
-        return old, resolve(sub, old, trials)
+        return old, resolve(sub, old, trials, any_number=True)
 
     labels = division.renew(
         now,
@@ -239,25 +237,6 @@ def neighbours(problem: Problem, C: np.ndarray, c: int, k: int) -> np.ndarray:
     return np.argsort(d2, kind="stable")[:size]
 
 
-def resolve(sub: Problem, now: Division, trials: int) -> Division:
-    """3. Random re-draws of some centres until so many in a row do not lower J.
-
-    Every third time of any number of them: a few clusters of many groups each hold each other fast.
-    """
-    failed = 0
-    while failed < trials:
-        most = REDRAW if failed % 3 else now.k
-        uniforms = sub.rng.random_sample(3 + 2 * most)
-        centers = moves.redraw_some(sub.X, sub.w, now.centers, most, uniforms)
-        labels, _, J = moves.relax(sub.X, sub.w, centers, sub.penalty, sub.cap, sub.unit)
-        failed += 1
-        if J < now.objective * (1 - 1e-9):
-            new = sub.division(labels)
-            if new.objective < now.objective:
-                now, failed = new, 0
-    return now
-
-
 def dp_search(
     X: np.ndarray,
     weight: np.ndarray,
@@ -281,7 +260,7 @@ def dp_search(
     if start is not None and len(start) <= cap:
         given = problem.division(nearest(X, start, run))
         now = min(now, given, key=lambda division: division.objective)
-    chosen = problem.sample(max(SAMPLE, 50 * now.k))
+    chosen = problem.sample(max(SAMPLE, 50 * now.k))  # rows that 2. and 3. look at
     if len(chosen) < len(X):
         some = problem.part(chosen, cap)
         some = replace(some, w=some.w * (weight.sum() / some.w.sum()))

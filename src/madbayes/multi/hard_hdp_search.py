@@ -24,7 +24,8 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from madbayes._engine import division
-from madbayes._engine.division import Division
+from madbayes._engine.division import SAMPLE, Division, count_trials, resolve
+from madbayes._engine.groups import starts
 from madbayes._engine.lloyd import lloyd_passes
 from madbayes._engine.threads import Run
 from madbayes._kernels import hdp, moves
@@ -33,12 +34,7 @@ from madbayes._kernels.ward import merge_below
 
 SEEDS = 256  # small clusters to start from
 NEIGHBOURS = 8  # clusters in a neighbourhood
-REDRAW = 2  # centres re-drawn at once, at most
-TRIALS = 4  # failures that settle a cluster of many; down to 1 for more than so many values:
-FEW_VALUES = 125_000
-MIN_TRIALS = 40  # failures that settle a problem of few clusters
 SPLITS = 3  # starts per split
-SAMPLE = 20_000  # rows that steps 1-3 look at
 SAMPLE_GROUPS = 32  # fewer groups than this are not a sample of the groups
 
 
@@ -56,8 +52,7 @@ class Problem:
 
     @property
     def start(self) -> np.ndarray:
-        """Where each group begins, and the end."""
-        return np.r_[0, np.flatnonzero(np.diff(self.group)) + 1, len(self.group)]
+        return starts(self.group)
 
     def division(self, labels: np.ndarray) -> Division:
         """The division by `labels`; numbers without rows are dropped."""
@@ -145,8 +140,6 @@ def descend(problem: Problem, now: Division) -> Division:
 
 def renew(problem: Problem, now: Division, effort: int, run: Run) -> Division:
     """3. Solve neighbourhoods of clusters anew until every cluster is settled."""
-    each = max(1, min(TRIALS, TRIALS * FEW_VALUES // problem.X.size, SAMPLE // len(problem.X)))
-    enough = max(MIN_TRIALS * each // TRIALS, MIN_TRIALS // 2)
 
     def neighbours(centers: np.ndarray, c: int, k: int) -> np.ndarray:
         d2 = ((centers - centers[c]) ** 2).sum(axis=1)
@@ -158,7 +151,7 @@ def renew(problem: Problem, now: Division, effort: int, run: Run) -> Division:
         order = np.argsort(rows)  # those of a group together
         sub = replace(problem.part(rows[order]), rng=rng)
         old = sub.division(labels[order])
-        new = resolve(sub, old, effort * max(each, enough // k if k > NEIGHBOURS else enough))
+        new = resolve(sub, old, effort * count_trials(problem.X, k, NEIGHBOURS))
         if new is not old:  # in the order that the rows came in
             new = replace(new, labels=new.labels[np.argsort(order)])
         return old, new
@@ -167,20 +160,6 @@ def renew(problem: Problem, now: Division, effort: int, run: Run) -> Division:
         now, neighbours, solve, rng=problem.rng, run=run, history=problem.history
     )
     return problem.division(labels)
-
-
-def resolve(sub: Problem, now: Division, trials: int) -> Division:
-    """3. Random re-draws of some centres until so many in a row do not lower F."""
-    failed = 0
-    while failed < trials:
-        uniforms = sub.rng.random_sample(3 + 2 * REDRAW)
-        labels, F = sub.relax(moves.redraw_some(sub.X, sub.w, now.centers, REDRAW, uniforms))
-        failed += 1
-        if F < now.objective * (1 - 1e-9):
-            new = sub.division(labels)
-            if new.objective < now.objective:
-                now, failed = new, 0
-    return now
 
 
 def hdp_search(

@@ -119,8 +119,9 @@ def candidates(
     each = max(within, 1e-9 * total) / n_groups
     lowest = each * n_groups / (8 * w.sum())  # an eighth of what one row varies within its group
     levels = np.geomspace(each / 2, min(lowest, each / 4), LEVELS).tolist()
+    if given[0] is not None:
+        levels = [given[0]]
     found = []
-    levels = levels if given[0] is None else [given[0]]
     stage = Stage("at which penalties", len(levels))
     for local in levels:
         stage.step()
