@@ -2,14 +2,17 @@
 
 import multiprocessing
 import os
+import shutil
 import subprocess
 import sys
 import threading
+from pathlib import Path
 
 import numpy as np
 import pytest
-from threadpoolctl import threadpool_info
+from threadpoolctl import threadpool_info, threadpool_limits
 
+import madbayes
 from madbayes import DPMeans, KMeans
 from madbayes._engine.centers import MAX_GROUPS, make_scratch
 from madbayes._engine.partition import Partition
@@ -40,6 +43,47 @@ def test_several_python_threads_fit_at_once_and_leave_blas_as_it_was():
     for labels in found:
         np.testing.assert_array_equal(labels, expected)
     assert blas_threads() == before
+
+
+def test_the_last_fit_to_end_hands_blas_back_from_any_thread():
+    # threadpoolctl 3.8 listens to one thread at a time, and here it is none of those that fit.
+    first_in, second_in, first_out = threading.Event(), threading.Event(), threading.Event()
+    inside = []
+
+    def first():
+        with workers(1):
+            first_in.set()
+            second_in.wait(60)
+        first_out.set()
+        second_out.wait(60)  # alive while the other one ends
+
+    def second():
+        first_in.wait(60)
+        with workers(2) as run:
+            second_in.set()
+            first_out.wait(60)
+            inside.append(blas_threads())
+            inside.extend(run(lambda _: blas_threads(), range(4)))
+        inside.append(blas_threads())
+        second_out.set()
+
+    second_out = threading.Event()
+    with threadpool_limits(2, user_api="blas"):
+        before = blas_threads()
+        threads = [threading.Thread(target=part) for part in (first, second)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert inside == [[1] * len(before)] * 5 + [before]
+        assert blas_threads() == before == [2] * len(before)
+
+
+def test_a_limit_that_is_set_during_a_fit_stays():
+    with threadpool_limits(2, user_api="blas"):
+        with workers(1):
+            threadpool_limits(3, user_api="blas")
+        assert blas_threads() == [3] * len(blas_threads())
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs os.fork")
@@ -89,6 +133,33 @@ def test_kernels_in_another_mode(mode, tmp_path):
     assert done.stdout.strip() == "fine", done.stderr[-2000:]
 
 
+NO_CACHE = """
+import warnings
+with warnings.catch_warnings(record=True) as caught:
+    warnings.simplefilter("always")
+    import numpy as np
+    import madbayes
+    from madbayes import DPMeans, HardHDP
+    from madbayes._kernels.rows import project
+    found = np.empty(2)
+    project(np.eye(2), np.array([3.0, 4.0]), found)
+print(madbayes.__file__, found, *[w.message for w in caught], sep="|")
+"""
+
+
+def test_without_a_place_for_the_cache_it_compiles_and_warns_once(tmp_path):
+    package = Path(madbayes.__file__).parent
+    copy = shutil.copytree(package, tmp_path / "madbayes", ignore=lambda *_: {"__pycache__"})
+    (copy / "_kernels" / "__pycache__").touch()  # a file: not even root can put a cache there
+    env = {k: v for k, v in os.environ.items() if k != "NUMBA_CACHE_DIR"}
+    env |= {"PYTHONPATH": str(tmp_path), "HOME": os.devnull, "XDG_CACHE_HOME": os.devnull}
+    done = subprocess.run([sys.executable, "-c", NO_CACHE], env=env, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-2000:]
+    where, found, *caught = done.stdout.strip().split("|")
+    assert where.startswith(str(tmp_path)) and found == "[3. 4.]"
+    assert len(caught) == 1 and "NUMBA_CACHE_DIR" in caught[0]
+
+
 @pytest.mark.parametrize("together", [False, True])
 def test_centres_that_wander_and_groups_without_centres(together, monkeypatch):
     # Several groups of centres, several products; `together`: half of the centres, and all heads of
@@ -125,8 +196,6 @@ def test_import_loads_nothing_heavy():
 
 
 def test_every_public_name_is_there():
-    import madbayes
-
     for name in madbayes.__all__:
         assert getattr(madbayes, name) is not None
     with pytest.raises(AttributeError, match="no_such_name"):

@@ -20,34 +20,65 @@ Run = Callable[[Callable[[Any], Any], Iterable[Any]], list[Any]]
 
 
 class _SingleThreadedBlas:
-    """Counts the fits in progress: the first one in sets the limit, the last one out lifts it."""
+    """Counts the fits in progress: the first one in sets the limit, the last one out lifts it.
+
+    One count for the process, because most BLAS libraries have one number of threads for all.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._users = 0
-        self._controller: ThreadpoolController | None = None
-        self._limit: Any = None
+        self._libraries: list[Any] | None = None
+        self._before: list[int] = []
 
     def __enter__(self) -> None:
         with self._lock:
             if self._users == 0:
-                if self._controller is None:
-                    self._controller = ThreadpoolController()
-                self._limit = self._controller.limit(limits=1, user_api="blas")
+                self._before = [library.num_threads for library in self.libraries()]
+                for library in self.libraries():
+                    set_threads(library, 1)
             self._users += 1
 
     def __exit__(self, *_: object) -> None:
         with self._lock:
             self._users -= 1
             if self._users == 0:
-                self._limit.restore_original_limits()
+                self._hand_back()
+
+    def libraries(self) -> list[Any]:
+        if self._libraries is None:
+            self._libraries = ThreadpoolController().select(user_api="blas").lib_controllers
+        return self._libraries
+
+    def limit_here(self) -> None:
+        """In a thread of ours: some libraries (those on OpenMP) count for each thread alone."""
+        for library in self.libraries():
+            if library.num_threads != 1:
+                set_threads(library, 1)
+
+    def _hand_back(self) -> None:
+        for library, before in zip(self.libraries(), self._before, strict=True):
+            if library.num_threads == 1:  # else somebody set it while we were at work: theirs
+                set_threads(library, before)
 
     def _after_fork(self) -> None:
         # Only the forking thread lives on in the child: fits of other threads will never leave.
         self._lock = threading.Lock()
         if self._users:
             self._users = 0
-            self._limit.restore_original_limits()
+            self._hand_back()
+
+
+def set_threads(library: Any, count: int) -> None:
+    """From any Python thread: threadpoolctl 3.8 lets only the one that was first change OpenBLAS,
+    until it is released, and ignores the others."""
+    release = getattr(library, "clear_controlling_thread", lambda force: None)
+    for _ in range(10):  # another thread may come in between
+        release(force=True)
+        library.set_num_threads(count)
+        if library.num_threads == count:
+            break
+    release(force=True)
 
 
 _blas = _SingleThreadedBlas()
@@ -75,7 +106,7 @@ def workers(n_jobs: int | None) -> Iterator[Run]:
         if threads == 1:
             yield lambda function, items: [function(item) for item in items]
             return
-        with ThreadPoolExecutor(threads, thread_name_prefix="madbayes") as pool:
+        with ThreadPoolExecutor(threads, "madbayes", _blas.limit_here) as pool:
 
             def run(function: Callable[[Any], Any], items: Iterable[Any]) -> list[Any]:
                 items = list(items)
