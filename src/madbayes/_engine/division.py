@@ -155,3 +155,11 @@ def renew(
             slots = clusters.exchange(near, rows, new)
             unsettled = (unsettled - set(near.tolist())) | set(slots)
     return clusters.labels()
+
+
+def never_rising(history: list[float]) -> list[float]:
+    """The history without what rounding raised, or lowered beyond its last value.
+
+    Sums over parts of the rows and over all of them differ in their last digits.
+    """
+    return np.maximum(np.minimum.accumulate(history), history[-1]).tolist()

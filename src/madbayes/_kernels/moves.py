@@ -15,6 +15,7 @@ from madbayes._kernels.ward import join_cost, merge_below
 TOL = 1e-10
 MARGIN = 0.05  # a row is watched while another cluster costs at most so much more
 SWEEPS = 100
+ROUNDS = 1000  # a guard only: every round of all moves lowers the objective
 HEAVY = 1e-4  # a cluster without a row keeps at least this share, or its mean is taken afresh
 
 
@@ -240,6 +241,7 @@ def move_rows(X, w, z, rows, C, W, N, penalty, cap, unit):
 def relax(X, w, C, penalty, cap, unit):
     """From centres C: nearest centre, then row moves and merges in turn until neither lowers J.
 
+    Where only rounding is left, the moves may undo the merges: what does not lower J is taken back.
     Returns labels, k and J.
     """
     n, m = X.shape[0], C.shape[0]
@@ -251,17 +253,24 @@ def relax(X, w, C, penalty, cap, unit):
             if d2 < best:
                 best, z[i] = d2, c
     k = close_gaps(z, means(X, w, z, m, unit)[2])
-    while True:
+    lowest, best_z, best_k = np.inf, z, k
+    for _ in range(ROUNDS):
         C, W, N = means(X, w, z, min(n, k + 4) + 1, unit)
         move_rows(X, w, z, rows, C, W, N, penalty, cap, unit)
         k = close_gaps(z, N)
         C, W, N = means(X, w, z, k, unit)
+        J = squared_error(X, w, z, C) + penalty * k
+        if k <= cap:
+            if not J < lowest:
+                break
+            lowest, best_z, best_k = J, z.copy(), k
         group, merged = merge_below(C, W, penalty * (1 - TOL), cap, unit)
         if merged == k:
-            return z, k, squared_error(X, w, z, C) + penalty * k
+            break
         for i in range(n):
             z[i] = group[z[i]]
         k = merged
+    return best_z, best_k, lowest
 
 
 @kernel

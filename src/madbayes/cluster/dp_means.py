@@ -35,6 +35,7 @@ from madbayes._engine.checks import (
     check_weight,
     weight_of_directions,
 )
+from madbayes._engine.division import never_rising
 from madbayes._engine.partition import Frame, Partition, measure_to_fit
 from madbayes._engine.progress import Stage
 from madbayes._engine.rows import Rows, arrange, restore
@@ -193,7 +194,7 @@ def search(
         labels[left_out] = partition.labels[left_out]
     partition.labels = labels
     inertia = partition.measure_sse(centers)
-    history.append(inertia + penalty * len(centers))
+    history = never_rising([*history, inertia + penalty * len(centers)])
     return Clustering(
         restore(labels, order), centers, history[-1], inertia, history, len(history), True
     )

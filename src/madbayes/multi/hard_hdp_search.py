@@ -24,7 +24,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from madbayes._engine import division
-from madbayes._engine.division import SAMPLE, Division, count_trials, resolve
+from madbayes._engine.division import SAMPLE, Division, count_trials, never_rising, resolve
 from madbayes._engine.groups import starts
 from madbayes._engine.lloyd import lloyd_passes
 from madbayes._engine.threads import Run
@@ -192,11 +192,5 @@ def hdp_search(
     if paper.objective < now.objective:
         now = paper
     now = descend(problem, now)  # 4.
-    return now, falling([paper.objective, *history, *problem.history, now.objective])
-
-
-def falling(values: list[float]) -> list[float]:
-    """The values that are below all before them, and the last one."""
-    lowest = np.minimum.accumulate(values)
-    keep = np.r_[True, np.diff(lowest) < 0]
-    return [float(v) for v in lowest[keep]]
+    history = never_rising([paper.objective, *history, *problem.history, now.objective])
+    return now, sorted(set(history), reverse=True)
