@@ -7,16 +7,19 @@ threads. A pool lives for one fit only: nothing is left over to break after `os.
 import os
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from numbers import Integral
 from typing import Any
 
 import joblib
+import numpy as np
 import scipy.linalg.cython_blas  # noqa: F401  numba's products use this BLAS: load it before limiting it
 from threadpoolctl import ThreadpoolController
 
 Run = Callable[[Callable[[Any], Any], Iterable[Any]], list[Any]]
+QUICK = 2**14  # values: work on fewer is done before anybody could wait for it
+LATEST = 0.5  # seconds that an interrupted fit waits for its threads (they may be compiling)
 
 
 class _SingleThreadedBlas:
@@ -98,24 +101,85 @@ def count_jobs(n_jobs: int | None) -> int:
     return max(1, int(n_jobs) if n_jobs > 0 else int(joblib.cpu_count()) + 1 + int(n_jobs))
 
 
+class Stopped(Exception):
+    """Ctrl-C was pressed: nobody waits for this thread any more."""
+
+
+class _Here(threading.local):
+    """What the present thread works for."""
+
+    stop = np.zeros(1, np.uint8)  # not 0: the fit was interrupted
+    pool: ThreadPoolExecutor | None = None  # for what the thread does not do itself
+
+
+_here = _Here()
+
+
+def patient(kernel: Callable[..., Any], *args: Any) -> Any:
+    """`kernel(*args, stop)`, so that Ctrl-C need not wait for its end.
+
+    Only the main thread handles signals, and not inside of a kernel. So it leaves what may take
+    long to another thread, waits, and sets `stop` when it is interrupted.
+    """
+    stop, pool = _here.stop, _here.pool
+    size = sum(a.size for a in args if isinstance(a, np.ndarray))
+    if pool is None or size < QUICK or threading.current_thread() is not threading.main_thread():
+        found = kernel(*args, stop)
+    else:
+        found = _wait_for([pool.submit(kernel, *args, stop)], stop)[0]
+    if stop[0]:
+        raise Stopped
+    return found
+
+
+def _wait_for(futures: list[Any], stop: np.ndarray) -> list[Any]:
+    try:
+        return [future.result() for future in futures]
+    except BaseException as error:
+        interrupted = not isinstance(error, Exception)
+        stop[0] |= interrupted
+        for future in futures:  # do not start what still waits
+            future.cancel()
+        wait(futures, timeout=LATEST if interrupted else None)
+        raise
+
+
 @contextmanager
 def workers(n_jobs: int | None) -> Iterator[Run]:
     """Yield `run(function, items)`, which maps in threads and returns a list in order."""
     threads = count_jobs(n_jobs)
+    stop = np.zeros(1, np.uint8)
+
+    def begin() -> None:
+        _blas.limit_here()
+        _here.stop = stop
+
+    def run(function: Callable[[Any], Any], items: Iterable[Any]) -> list[Any]:
+        items = list(items)
+        if threads == 1 or len(items) < 2:
+            return [function(item) for item in items]
+        return _wait_for([pool.submit(function, item) for item in items], stop)
+
+    pool = ThreadPoolExecutor(threads, "madbayes", begin)  # a thread starts when it is needed
+    before = _here.stop, _here.pool
     with _blas:
-        if threads == 1:
-            yield lambda function, items: [function(item) for item in items]
-            return
-        with ThreadPoolExecutor(threads, "madbayes", _blas.limit_here) as pool:
+        try:
+            _here.stop, _here.pool = stop, pool
+            yield run
+        except BaseException as error:
+            interrupted = comes_from_interrupt(error)
+            stop[0] |= interrupted
+            if interrupted and isinstance(error, SystemError):
+                raise KeyboardInterrupt from None
+            raise
+        finally:
+            _here.stop, _here.pool = before
+            pool.shutdown(wait=not stop[0], cancel_futures=True)
 
-            def run(function: Callable[[Any], Any], items: Iterable[Any]) -> list[Any]:
-                items = list(items)
-                if len(items) < 2:
-                    return [function(item) for item in items]
-                return list(pool.map(function, items))
 
-            try:
-                yield run
-            except BaseException:  # KeyboardInterrupt too: do not start what still waits
-                pool.shutdown(wait=True, cancel_futures=True)
-                raise
+def comes_from_interrupt(error: BaseException | None) -> bool:
+    """Numba returns arrays by way of Python code, where a signal may be handled: the exception is
+    then found too late, and hidden behind a SystemError."""
+    while error is not None and not isinstance(error, KeyboardInterrupt):
+        error = error.__cause__ or error.__context__
+    return error is not None

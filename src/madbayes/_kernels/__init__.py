@@ -1,5 +1,8 @@
 """Compiled loops, on buffers that the caller owns. Nothing here knows about threads.
 
+What may take long has `stop` as its last argument: an array of one byte, looked at row by row. Once
+it is not 0 the kernel leaves at once, whatever it returns (`_engine.threads.patient` raises then).
+
 `kernel` is for what Python calls; `inner` for what only other kernels call: without an entry from
 Python it compiles in half the time. Divisions by zero give inf or nan, as numpy's do.
 """

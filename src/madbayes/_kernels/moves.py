@@ -61,7 +61,7 @@ def leave_gain(W, w, d2, unit):
 
 
 @kernel
-def draw_seeds(X, w, C, have, U):
+def draw_seeds(X, w, C, have, U, stop):
     """Fill C[have:] with rows drawn in proportion to w·(squared distance to the centres before).
 
     One uniform number U[c] for each (k-means++; Arthur & Vassilvitskii 2007). Returns how many
@@ -72,6 +72,8 @@ def draw_seeds(X, w, C, have, U):
     for i in range(n):
         mass[i] = np.inf
     for c in range(k):
+        if stop[0]:
+            break
         if c >= have:
             total = 0.0
             for i in range(n):
@@ -162,7 +164,7 @@ def shift(X, i, C, W, c, wi, unit):
 
 
 @kernel
-def move_rows(X, w, z, rows, C, W, N, penalty, cap, unit):
+def move_rows(X, w, z, rows, C, W, N, penalty, cap, unit, stop):
     """Hartigan's moves: each of `rows` in turn goes where J is lowest by the exact change.
 
     A cluster of its own is one of the places. Returns the number of moves; stops after SWEEPS.
@@ -182,6 +184,8 @@ def move_rows(X, w, z, rows, C, W, N, penalty, cap, unit):
         if everything:
             size = 0
         for t in range(rows.shape[0] if everything else size):
+            if stop[0]:
+                return moved
             i = rows[t] if everything else frontier[t]
             p, wi = z[i], w[i]
             own = sqdist(X, i, C, p)
@@ -238,7 +242,7 @@ def move_rows(X, w, z, rows, C, W, N, penalty, cap, unit):
 
 
 @kernel
-def relax(X, w, C, penalty, cap, unit):
+def relax(X, w, C, penalty, cap, unit, stop):
     """From centres C: nearest centre, then row moves and merges in turn until neither lowers J.
 
     Where only rounding is left, the moves may undo the merges: what does not lower J is taken back.
@@ -247,6 +251,8 @@ def relax(X, w, C, penalty, cap, unit):
     n, m = X.shape[0], C.shape[0]
     z, rows = np.zeros(n, np.int64), np.arange(n)
     for i in range(n):
+        if stop[0]:
+            break
         best = np.inf
         for c in range(m):
             d2 = sqdist(X, i, C, c)
@@ -256,7 +262,7 @@ def relax(X, w, C, penalty, cap, unit):
     lowest, best_z, best_k = np.inf, z, k
     for _ in range(ROUNDS):
         C, W, N = means(X, w, z, min(n, k + 4) + 1, unit)
-        move_rows(X, w, z, rows, C, W, N, penalty, cap, unit)
+        move_rows(X, w, z, rows, C, W, N, penalty, cap, unit, stop)
         k = close_gaps(z, N)
         C, W, N = means(X, w, z, k, unit)
         J = squared_error(X, w, z, C) + penalty * k
@@ -264,8 +270,8 @@ def relax(X, w, C, penalty, cap, unit):
             if not J < lowest:
                 break
             lowest, best_z, best_k = J, z.copy(), k
-        group, merged = merge_below(C, W, penalty * (1 - TOL), cap, unit)
-        if merged == k:
+        group, merged = merge_below(C, W, penalty * (1 - TOL), cap, unit, stop)
+        if merged == k or stop[0]:
             break
         for i in range(n):
             z[i] = group[z[i]]
@@ -290,4 +296,4 @@ def redraw_some(X, w, C, most, U):
     V = np.empty(k - gone + drawn)
     for t in range(drawn):
         V[k - gone + t] = U[2 + most + t]
-    return new[: draw_seeds(X, w, new, k - gone, V)]
+    return new[: draw_seeds(X, w, new, k - gone, V, np.zeros(1, np.uint8))]

@@ -37,7 +37,7 @@ from madbayes._engine.checks import (
 from madbayes._engine.lloyd import nearest
 from madbayes._engine.partition import Partition, measure_to_fit
 from madbayes._engine.rows import Rows, restore
-from madbayes._engine.threads import Run, workers
+from madbayes._engine.threads import Run, patient, workers
 from madbayes._estimators.centers import CentersMixin
 from madbayes._kernels import moves
 from madbayes._kernels.collapsed import RECENT, pass_over_rows
@@ -84,7 +84,8 @@ def collapsed_dp_means(
     history = [J]
     for n_iter in range(1, max_iter + 1):
         before = z.copy()
-        moved, n_births, way = pass_over_rows(  # 1.
+        moved, n_births, way = patient(  # 1.
+            pass_over_rows,
             X,
             weight,
             z,

@@ -31,7 +31,7 @@ import numpy as np
 
 from madbayes._engine.lloyd import lloyd_passes, nearest, nearest_bounds
 from madbayes._engine.progress import Stage
-from madbayes._engine.threads import Run
+from madbayes._engine.threads import Run, patient
 from madbayes._kernels import moves
 from madbayes._kernels.moves import TOL
 from madbayes._kernels.rows import squared_error
@@ -74,7 +74,9 @@ class Problem:
 
     def relax(self, centers: np.ndarray) -> tuple[np.ndarray, float]:
         """Labels and J after row moves and merges from the nearest of these centres."""
-        labels, _, J = moves.relax(self.X, self.w, centers, self.penalty, self.cap, self.unit)
+        labels, _, J = patient(
+            moves.relax, self.X, self.w, centers, self.penalty, self.cap, self.unit
+        )
         return labels, J
 
     def sample(self, size: int) -> np.ndarray:
@@ -91,11 +93,11 @@ def over_segment(problem: Problem) -> Division:
         rows = problem.sample(4000 + 8 * m)
         seeds = np.empty((m, X.shape[1]))
         uniforms = problem.rng.random_sample(m)
-        seeds = seeds[: moves.draw_seeds(X[rows], w[rows], seeds, 0, uniforms)]
+        seeds = seeds[: patient(moves.draw_seeds, X[rows], w[rows], seeds, 0, uniforms)]
         some = problem.part(rows, m)
         fine = some.division(lloyd_passes(some.X, seeds, some.w, 3, problem.run, problem.unit)[0])
         weights = fine.weights * (w.sum() / some.w.sum())
-        group, k = merge_below(fine.centers, weights, penalty, cap, problem.unit)
+        group, k = patient(merge_below, fine.centers, weights, penalty, cap, problem.unit)
         if 3 * k <= m or k == cap or len(seeds) < m:  # fine enough for this penalty
             centers = moves.means(fine.centers, weights, group, k, problem.unit)[0]
             return problem.division(nearest(X, centers, problem.run))
@@ -105,7 +107,8 @@ def over_segment(problem: Problem) -> Division:
     z = np.empty(n, np.int64)
     n_clusters = 0
     for rows in chunks(X, np.arange(n)):
-        group, k = merge_below(X[rows].astype(np.float64), w[rows], penalty, cap, problem.unit)
+        box = X[rows].astype(np.float64)
+        group, k = patient(merge_below, box, w[rows], penalty, cap, problem.unit)
         z[rows] = n_clusters + group
         n_clusters += k
     return merge_clusters(problem, problem.division(z))
@@ -135,7 +138,7 @@ def warn_of_many(problem: Problem, k: int) -> None:
 def merge_clusters(problem: Problem, now: Division) -> Division:
     """2. Merges that save more than they cost."""
     penalty = problem.penalty * (1 - TOL)
-    group, k = merge_below(now.centers, now.weights, penalty, problem.cap, problem.unit)
+    group, k = patient(merge_below, now.centers, now.weights, penalty, problem.cap, problem.unit)
     return problem.division(group[now.labels]) if k < now.k else now
 
 
@@ -154,7 +157,8 @@ def move_rows(problem: Problem, now: Division) -> Division:
         slots = min(len(w), 2 * now.k + 16) + 1
         C, W, N = moves.means(problem.X, w, z, slots, unit)
         rows = moves.rows_to_watch(own, other, w, z, now.weights, N, penalty, unit)
-        if not moves.move_rows(problem.X, w, z, rows, C, W, N, penalty, problem.cap, unit):
+        state = z, rows, C, W, N
+        if not patient(moves.move_rows, problem.X, w, *state, penalty, problem.cap, unit):
             return now
         new = problem.division(z)
         if not new.objective < now.objective:  # only rounding is left
@@ -173,7 +177,9 @@ def split_clusters(problem: Problem, now: Division) -> Division:
         lowest = one.division(np.zeros(len(rows), np.int64)).objective * (1 - TOL)
         for _ in range(SPLITS):
             pair = np.empty((2, problem.X.shape[1]))
-            pair = pair[: moves.draw_seeds(one.X, one.w, pair, 0, one.rng.random_sample(2))]
+            pair = pair[
+                : patient(moves.draw_seeds, one.X, one.w, pair, 0, one.rng.random_sample(2))
+            ]
             labels, J = one.relax(pair)
             if J < lowest:  # numbers that no other cluster has
                 lowest = J

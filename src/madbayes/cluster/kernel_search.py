@@ -22,7 +22,7 @@ import scipy.sparse as sp
 
 from madbayes._engine.gram import Gram, embed, sums_of
 from madbayes._engine.lloyd import lloyd_passes
-from madbayes._engine.threads import Run
+from madbayes._engine.threads import Run, patient
 from madbayes._kernels.kernel_moves import merge_below, move_block, sum_links
 from madbayes._kernels.moves import SWEEPS, TOL, draw_seeds
 from madbayes.cluster.dp_search import SPLITS, dp_search
@@ -121,7 +121,7 @@ def split_clusters(problem: KernelProblem, now: KernelDivision) -> KernelDivisio
         lowest = np.inf
         for _ in range(SPLITS):
             pair = np.empty((2, X.shape[1]))
-            pair = pair[: draw_seeds(X, w, pair, 0, problem.rng.random_sample(2))]
+            pair = pair[: patient(draw_seeds, X, w, pair, 0, problem.rng.random_sample(2))]
             labels, _, error = lloyd_passes(X, pair, w, 20)
             if error < lowest:
                 lowest = error

@@ -21,7 +21,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from madbayes._engine.lloyd import lloyd_passes, nearest
-from madbayes._engine.threads import Run
+from madbayes._engine.threads import Run, patient
 from madbayes._kernels.sparse_moves import TOL, move_csr_rows
 
 FIRST_SEEDS = 128
@@ -165,7 +165,7 @@ def move_rows(problem: SparseProblem, now: SparseDivision) -> SparseDivision:
     csr = X.data, X.indices, X.indptr
     state = S, W, length2, N
     rule = problem.penalty, problem.cap, problem.unit
-    move_csr_rows(*csr, problem.norm2, problem.w, z, *state, *rule)
+    patient(move_csr_rows, *csr, problem.norm2, problem.w, z, *state, *rule)
     return problem.division(z)
 
 

@@ -25,7 +25,7 @@ import numpy as np
 
 from madbayes._engine.groups import starts
 from madbayes._engine.lloyd import lloyd_passes
-from madbayes._engine.threads import Run
+from madbayes._engine.threads import Run, patient
 from madbayes._kernels import hdp, moves
 from madbayes._kernels.moves import TOL
 from madbayes._kernels.ward import merge_below
@@ -69,7 +69,7 @@ class Problem:
     def relax(self, centers: np.ndarray) -> tuple[np.ndarray, float]:
         """The same: labels and objective."""
         z, k = hdp.nearest_centers(self.X, centers)
-        k, F = hdp.descend(self.X, self.w, self.start, z, k, self.local, self.glob)
+        k, F = patient(hdp.descend, self.X, self.w, self.start, z, k, self.local, self.glob)
         return z, F
 
     def part(self, rows: np.ndarray) -> "Problem":
@@ -99,10 +99,12 @@ def over_segment(problem: Problem, run: Run) -> np.ndarray:
     """1. Centres: small clusters of all groups, merged by Ward's cost while that is below λ_g."""
     X, w = problem.X, problem.w
     seeds = np.empty((min(SEEDS, len(X)), X.shape[1]))
-    seeds = seeds[: moves.draw_seeds(X, w, seeds, 0, problem.rng.random_sample(len(seeds)))]
+    uniforms = problem.rng.random_sample(len(seeds))
+    seeds = seeds[: patient(moves.draw_seeds, X, w, seeds, 0, uniforms)]
     labels = lloyd_passes(X, seeds, w, 3, run)[0]
     small = problem.division(labels)
-    group, k = merge_below(small.centers, small.weights, problem.glob * (1 - TOL), len(X), False)
+    most = problem.glob * (1 - TOL)
+    group, k = patient(merge_below, small.centers, small.weights, most, len(X), False)
     return moves.means(small.centers, small.weights, group, k, False)[0]
 
 
@@ -116,7 +118,9 @@ def split_clusters(problem: Problem, now: Division) -> Division:
         lowest = one.division(np.zeros(len(rows), np.int64)).objective * (1 - TOL)
         for _ in range(SPLITS):
             pair = np.empty((2, problem.X.shape[1]))
-            pair = pair[: moves.draw_seeds(one.X, one.w, pair, 0, one.rng.random_sample(2))]
+            pair = pair[
+                : patient(moves.draw_seeds, one.X, one.w, pair, 0, one.rng.random_sample(2))
+            ]
             labels, F = one.relax(pair)
             if F < lowest:  # numbers that no other cluster has
                 lowest = F
@@ -129,7 +133,8 @@ def descend(problem: Problem, now: Division) -> Division:
     while True:
         before = now
         z = now.labels.copy()
-        hdp.descend(problem.X, problem.w, problem.start, z, now.k, problem.local, problem.glob)
+        rows = problem.X, problem.w, problem.start
+        patient(hdp.descend, *rows, z, now.k, problem.local, problem.glob)
         for new in (problem.division(z), split_clusters(problem, problem.division(z))):
             if new.objective < now.objective:
                 now = new

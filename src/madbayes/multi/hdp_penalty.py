@@ -31,7 +31,7 @@ import numpy as np
 from scipy.special import gammaln, xlogy
 
 from madbayes._engine.progress import Stage
-from madbayes._engine.threads import Run
+from madbayes._engine.threads import Run, patient
 from madbayes._kernels import hdp
 from madbayes._kernels.moves import draw_seeds, means
 from madbayes._kernels.rows import squared_error
@@ -83,7 +83,7 @@ def varying_columns(problem: Problem) -> float:
     """2. How many columns vary within small clusters, as their principal variances say."""
     X, w = problem.X, problem.w
     seeds = np.empty((max(1, min(MOST, len(X) // 8)), X.shape[1]))
-    seeds = seeds[: draw_seeds(X, w, seeds, 0, problem.rng.random_sample(len(seeds)))]
+    seeds = seeds[: patient(draw_seeds, X, w, seeds, 0, problem.rng.random_sample(len(seeds)))]
     z, k = hdp.nearest_centers(X, seeds)
     R = (X - means(X, w, z, k, False)[0][z]) * np.sqrt(w)[:, None]
     S = R.T @ R if R.shape[1] <= R.shape[0] else R @ R.T  # the same eigenvalues but zeros
@@ -131,7 +131,7 @@ def candidates(
         while given[1] is None and now.k > 1:
             glob *= STEP
             z = now.labels.copy()
-            hdp.descend(X, w, start, z, now.k, local, glob)
+            patient(hdp.descend, X, w, start, z, now.k, local, glob)
             now = replace(problem, local=local, glob=glob).division(z)
             found.append(describe(problem, local, glob, now, d))
     return found
