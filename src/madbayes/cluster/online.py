@@ -34,7 +34,7 @@ from madbayes._engine.checks import (
 )
 from madbayes._engine.partition import NO_WEIGHT, check_reach, measure_to_fit, power_of_two
 from madbayes._engine.rows import COPY_VALUES, DIRECT_COLUMNS, Rows
-from madbayes._engine.threads import workers
+from madbayes._engine.threads import patient, workers
 from madbayes._estimators.centers import CentersMixin
 from madbayes._kernels.moves import TOL
 from madbayes._kernels.online import follow_rows
@@ -183,7 +183,8 @@ def merge_close(stream: Stream, rule: Rule) -> None:
     if k < 2:
         return
     W = np.maximum(stream.decayed(rule.half_life, stream.seen), 1e-300)
-    group, groups = merge_below(stream.centers[:k].copy(), W, rule.penalty * (1 - TOL), k, False)
+    centers, most = stream.centers[:k].copy(), rule.penalty * (1 - TOL)
+    group, groups = patient(merge_below, centers, W, most, k, False)
     if groups == k:
         return
     oldest = np.unique(group, return_index=True)[1]
