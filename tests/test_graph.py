@@ -20,10 +20,10 @@ from sklearn.metrics import normalized_mutual_info_score as nmi
 from sklearn.neighbors import kneighbors_graph
 
 from madbayes import GraphCut, cli, penalties
-from madbayes._engine import graph_search
-from madbayes._engine.graph_input import check_graph, connected_part
-from madbayes._engine.graph_search import combine, measure, one_run
+from madbayes.graph import search as graph_search
 from madbayes.graph.graph_cut import kernel_dp_means, least_sigma, objective, to_lambda
+from madbayes.graph.input import check_graph, connected_part
+from madbayes.graph.search import combine, measure, one_run
 
 CUTS = pytest.mark.parametrize("cut", ["normalized", "ratio"])
 

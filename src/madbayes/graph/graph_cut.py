@@ -1,6 +1,6 @@
 """Penalized graph cuts: communities of a graph, their number found (KJ 5.2).
 
-This file is the printed algorithm and the estimator; `_engine/graph_search.py` holds the default
+This file is the printed algorithm and the estimator; `search.py` holds the default
 algorithm.
 
 Objective: F = Σ_c cut_c/w_c + λ'k, where cut_c is the weight of the edges that leave cluster c and
@@ -36,10 +36,10 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
 from madbayes._engine.checks import check_choice, check_count
-from madbayes._engine.graph_input import check_graph, connected_part
-from madbayes._engine.graph_search import NOTHING, Division, Graph, measure, search
 from madbayes._kernels.graph import cluster_sums, kernel_pass, renumber
-from madbayes.penalties.cut_path import find_path
+from madbayes.graph.input import check_graph, connected_part
+from madbayes.graph.path import find_path
+from madbayes.graph.search import NOTHING, Division, Graph, measure, search
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """The number of communities of a graph as a function of the resolution, and which one to take.
 
-1. *Anneal* (`_engine/graph_search.py`): one division for each resolution θ, from fine to coarse,
+1. *Anneal* (`search.py`): one division for each resolution θ, from fine to coarse,
    until only the connected components are left; on small graphs several times, and what is found
    at the same θ is combined.
 2. *Staircase.* Cut - θk is least on the lower convex hull of the (k, Cut) found: k is best for θ
@@ -29,8 +29,9 @@ from scipy.sparse.csgraph import connected_components
 from sklearn.utils import check_random_state
 
 from madbayes._engine.checks import check_choice
-from madbayes._engine.graph_input import check_graph, connected_part, from_edges
-from madbayes._engine.graph_search import (
+from madbayes._engine.progress import Stage
+from madbayes.graph.input import check_graph, connected_part, from_edges
+from madbayes.graph.search import (
     LOOKS,
     LOWEST,
     NOTHING,
@@ -42,7 +43,6 @@ from madbayes._engine.graph_search import (
     measure,
     runs,
 )
-from madbayes._engine.progress import Stage
 
 FINE, COARSE = 0.05, 0.1  # log θ from one step to the next, for small and for large graphs
 FINE_EDGES = 100_000  # half-edges of a small graph
