@@ -20,7 +20,7 @@
 docs/adr/0011 tells what was measured.
 """
 
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -30,6 +30,7 @@ from sklearn.utils import check_random_state
 
 from madbayes._engine.checks import check_choice
 from madbayes._engine.progress import Stage
+from madbayes._search.staircase import Choice, Staircase, in_words, plateau
 from madbayes.graph.input import check_graph, connected_part, from_edges
 from madbayes.graph.search import (
     LOOKS,
@@ -55,122 +56,8 @@ RANDOM_EDGES = 50_000  # half-edges of all random graphs together
 RANDOM_GRAPHS = 9  # at most
 
 
-@dataclass(frozen=True)
-class CutChoice:
-    """What `CutPath.best` recommends.
-
-    Attributes
-    ----------
-    resolution : float
-    n_clusters : int
-    reason : {"plateau", "modularity", "none"}
-        A plateau of the path stands out; none does, but the communities are denser than chance; or
-        neither, and the clusters are the connected components.
-    score : float
-        The width of the plateau, as explained in the module's docstring.
-    """
-
-    resolution: float
-    n_clusters: int
-    reason: str
-    score: float
-
-    def describe(self) -> str:
-        """One sentence for a person."""
-        clusters = f"{self.n_clusters} cluster{'' if self.n_clusters == 1 else 's'}"
-        return {
-            "plateau": f"{clusters}: the plateau that stands out most (score {self.score:.2g})",
-            "modularity": f"{clusters}: no plateau stands out, the highest modularity decided",
-            "none": f"{clusters}, the connected components: nothing stands out from chance",
-        }[self.reason]
-
-
-@dataclass(frozen=True)
-class CutPath:
-    """The staircase: how many clusters at which resolution.
-
-    Attributes
-    ----------
-    n_clusters, resolution_low, resolution_high : arrays
-        `n_clusters[i]` is best for ``resolution_low[i] < resolution <= resolution_high[i]``.
-    objective : array
-        The cut with `n_clusters[i]` clusters; the objective at a resolution in the interval is
-        ``objective[i] - resolution * n_clusters[i]``.
-    effective : array
-        The number of clusters, each counted as much as it weighs.
-    modularity : array
-    score : array
-        How far each step of the staircase stands out.
-    """
-
-    n_clusters: np.ndarray
-    resolution_low: np.ndarray
-    resolution_high: np.ndarray
-    objective: np.ndarray
-    effective: np.ndarray
-    modularity: np.ndarray
-    score: np.ndarray
-    _middle: np.ndarray = field(repr=False)  # of the plateau each step belongs to
-    _chance: tuple[float, float] = field(repr=False)  # score and modularity of random graphs
-    _divisions: tuple[Division, ...] = field(repr=False)
-    _used: np.ndarray = field(repr=False)
-    _n: int = field(repr=False)
-
-    def at(self, resolution: float) -> int:
-        """The entry that `resolution` falls into."""
-        return int(np.argmin(self.objective - resolution * self.n_clusters))
-
-    def division_at(self, resolution: float) -> Division:
-        """The best division at `resolution`, of the nodes that have an edge."""
-        return self._divisions[self.at(resolution)]
-
-    def labels_at(self, resolution: float) -> np.ndarray:
-        """The label of each node in the best division at `resolution`; -1 without any edge.
-
-        The division is that of the path: `GraphCut(resolution)` goes on until no move lowers the
-        objective.
-        """
-        labels = np.full(self._n, -1, np.int32)
-        labels[self._used] = self.division_at(resolution).labels
-        return labels
-
-    def best(self) -> CutChoice:
-        """The division that stands out most, and a resolution at which it is best."""
-        i, reason = int(np.argmax(self.score)), "plateau"
-        if self.score[i] <= max(STANDS_OUT, self._chance[0]):
-            i, reason = int(np.argmax(self.modularity)), "modularity"
-            if i == 0 or self.modularity[i] <= BEYOND_CHANCE * self._chance[1]:
-                i, reason = 0, "none"
-        theta = float(self._middle[i])
-        k = int(self.n_clusters[self.at(theta)])
-        return CutChoice(theta, k, reason, float(self.score[i]))
-
-    def plot(self, ax: Any = None) -> Any:
-        """Draw the staircase; the chosen resolution is marked. Needs matplotlib."""
-        if ax is None:
-            from matplotlib.figure import Figure
-
-            ax = Figure(figsize=(7, 4.5), layout="constrained").add_subplot()
-        best = self.best()
-        bottom = min([best.resolution, *self.resolution_low[1:2]]) / 2
-        edges = np.r_[bottom, self.resolution_low[1:], self.resolution_high[-1]]
-        ax.stairs(
-            np.maximum(self.n_clusters, 1), edges, baseline=None, color="#0072b2", linewidth=2
-        )
-        ax.axvline(best.resolution, color="#d55e00", ls=":", label=f"chosen: {best.resolution:.3g}")
-        ax.set(xscale="log", xlabel="resolution (what a cluster earns)")
-        ax.set_ylabel("number of clusters")
-        if self.n_clusters.max() > 10:
-            ax.set_yscale("log")
-            ax.yaxis.set_major_formatter("{x:g}")
-        ax.set_title(best.describe(), fontsize="medium", loc="left", wrap=True)
-        ax.legend(frameon=False)
-        ax.spines[["top", "right"]].set_visible(False)
-        return ax
-
-
-def cut_path(A: Any, *, cut: str = "normalized", random_state: Any = None) -> CutPath:
-    """How many clusters at which resolution, and which of them stand out (see `CutPath`).
+def cut_path(A: Any, *, cut: str = "normalized", random_state: Any = None) -> Staircase:
+    """How many clusters at which resolution, and which of them stand out (see `Staircase`).
 
     Parameters
     ----------
@@ -199,19 +86,50 @@ def cut_path(A: Any, *, cut: str = "normalized", random_state: Any = None) -> Cu
 
 def find_path(
     graph: Graph, used: np.ndarray, n: int, cut: str, rng: np.random.RandomState
-) -> CutPath:
+) -> Staircase:
     """Steps 1 to 5; `used` are the places of the graph's nodes among n."""
     size = max(graph.indices.size, 1)
     step = float(np.clip(FINE * size / FINE_EDGES, FINE, COARSE))
     n_runs = min(RUNS, runs(graph))
     path = staircase(graph, divisions(graph, step, n_runs, rng), step)
     score, Q = 0.0, 0.0
-    if 0 < path.modularity.max() and path.score.max() < CLEAR:  # 4.
+    if 0 < path.figures["modularity"].max() and path.figures["score"].max() < CLEAR:  # 4.
         for _ in range(int(np.clip(RANDOM_EDGES // size, 1, RANDOM_GRAPHS))):
             random = rewired(graph, cut, rng)
             chance = staircase(random, divisions(random, step, n_runs, rng), step)
-            score, Q = max(score, *chance.score), max(Q, *chance.modularity)
-    return replace(path, _chance=(float(score), float(Q)), _used=used, _n=n)
+            score = max(score, *chance.figures["score"])
+            Q = max(Q, *chance.figures["modularity"])
+    assert path.labels is not None
+    labels = tuple(spread(division, used, n) for division in path.labels)
+    scores = {int(k): float(s) for k, s in zip(path.number, path.figures["score"], strict=True)}
+    return replace(path, labels=labels, choice=choose(path, score, Q), scores=scores)
+
+
+def spread(labels: np.ndarray, used: np.ndarray, n: int) -> np.ndarray:
+    """Labels of the nodes that have an edge, among all; -1 for the others."""
+    everywhere = np.full(n, -1, np.int32)
+    everywhere[used] = labels
+    return everywhere
+
+
+def choose(path: Staircase, chance: float, chance_modularity: float) -> Choice:
+    """4 and 5. What stands out most, against the best of the random graphs."""
+    score, Q = path.figures["score"], path.figures["modularity"]
+    least = max(STANDS_OUT, chance)
+    i, reason = int(np.argmax(score)), "a plateau that random graphs do not have"
+    support = float(np.clip((score[i] - least) / max(CLEAR - least, least), 0.0, 1.0))
+    if score[i] <= least:
+        i, reason, support = int(np.argmax(Q)), "no plateau stands out, modularity decided", 0.1
+        if i == 0 or Q[i] <= BEYOND_CHANCE * chance_modularity:
+            i, reason, support = 0, "the connected pieces: nothing stands out from chance", 0.0
+    resolution = float(path.figures["middle"][i])
+    k = int(path.number[path.at(resolution)])
+    others = [int(j) for j in np.argsort(-score, kind="stable") if path.number[j] != k]
+    runners = tuple((int(path.number[j]), float(score[j])) for j in others[:5] if score[j] > 0)
+    strength = in_words(support)
+    return Choice(
+        k, resolution, strength, support, reason, runners, float(score[i]), of="community"
+    )
 
 
 def divisions(graph: Graph, step: float, n_runs: int, rng: np.random.RandomState) -> list[Division]:
@@ -236,26 +154,21 @@ def divisions(graph: Graph, step: float, n_runs: int, rng: np.random.RandomState
     return [*found, components]
 
 
-def staircase(graph: Graph, found: list[Division], step: float) -> CutPath:
+def staircase(graph: Graph, found: list[Division], step: float) -> Staircase:
     """2 and 3; for `find_path` to complete."""
-    lowest: dict[int, Division] = {}
-    for division in sorted(found, key=lambda d: float(d.terms.sum()), reverse=True):
-        lowest[division.k] = division
-    hull: list[tuple[int, float]] = []
-    for number in sorted(lowest):
-        new = number, float(lowest[number].terms.sum())
-        while hull and hull[-1][1] >= new[1]:  # more clusters and less cut
-            hull.pop()
-        while len(hull) > 1 and slope(hull[-2], hull[-1]) >= slope(hull[-1], new):
-            hull.pop()
-        hull.append(new)
-    k = np.array([number for number, _ in hull])
-    cuts = np.array([cut for _, cut in hull])
-    best = tuple(lowest[number] for number, _ in hull)
+    path = Staircase.build(
+        [division.k for division in found],
+        [float(division.terms.sum()) for division in found],
+        of="community",
+        labels=[division.labels for division in found],
+        figures={
+            "effective": [effective_number(graph, division) for division in found],
+            "modularity": [modularity(graph, division) for division in found],
+        },
+    )
+    k, low, effective = path.number, path.price_low, path.figures["effective"]
     top = TOP * graph.unit
-    slopes = np.diff(cuts) / np.diff(k)
-    low, high = np.r_[0.0, slopes], np.r_[slopes, max(top, *slopes, 0.0)]
-    effective = np.array([effective_number(graph, division) for division in best])
+    high = np.r_[path.price_high[:-1], max(top, low[-1])]
     gap = np.r_[0, np.diff(k), 2] > 1  # the last one ends where the ladder begins
     score, middle = np.zeros(len(k)), np.empty(len(k))
     for i in range(len(k)):
@@ -266,14 +179,10 @@ def staircase(graph: Graph, found: list[Division], step: float) -> CutPath:
         else:
             upper = max(min(high[b], top), low[a])
             middle[i] = np.sqrt(low[a]) * np.sqrt(upper)
-            width = np.log(upper / low[a]) - step * (int(gap[a]) + int(gap[b + 1]))
-            score[i] = np.sqrt(max(effective[i] - effective[0], 0.0)) * max(width, 0.0)
-    Q = np.array([modularity(graph, division) for division in best])
-    return CutPath(k, low, high, cuts, effective, Q, score, middle, (0.0, 0.0), best, k, 0)
-
-
-def slope(a: tuple[int, float], b: tuple[int, float]) -> float:
-    return (b[1] - a[1]) / (b[0] - a[0])
+            narrower = np.exp(step * (int(gap[a]) + int(gap[b + 1])))
+            score[i] = plateau(effective[i] - effective[0], narrower * low[a], upper)
+    figures = {**path.figures, "score": score, "middle": middle}
+    return replace(path, price_high=high, figures=figures)
 
 
 def effective_number(graph: Graph, division: Division) -> float:

@@ -1,35 +1,25 @@
-"""Ways to choose the penalty."""
+"""Ways to choose the penalty, for every family in one place."""
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
-
-from madbayes.penalties.farthest import farthest_first
+from madbayes._search.staircase import Choice, Staircase
+from madbayes.cluster.farthest import farthest_first
+from madbayes.cluster.path import path
+from madbayes.graph.path import cut_path
+from madbayes.multi.farthest import hdp_farthest_first
 from madbayes.penalties.feature_path import FeaturePath, feature_path
-from madbayes.penalties.hdp import hdp_farthest_first
-from madbayes.penalties.path import path
-from madbayes.penalties.staircase import Choice, PenaltyPath
 
-if TYPE_CHECKING:
-    from madbayes.graph.path import CutChoice, CutPath, cut_path
+# What `path` and `cut_path` return
+PenaltyPath = Staircase
+CutPath = Staircase
 
 __all__ = [
     "Choice",
-    "CutChoice",
     "CutPath",
     "FeaturePath",
     "PenaltyPath",
+    "Staircase",
     "cut_path",
     "farthest_first",
     "feature_path",
     "hdp_farthest_first",
     "path",
 ]
-
-_HOME = {"CutChoice": "graph.path", "CutPath": "graph.path", "cut_path": "graph.path"}
-
-
-def __getattr__(name: str) -> Any:
-    """Paths live beside their models; imported on first use."""
-    if name in _HOME:
-        return getattr(import_module(f"madbayes.{_HOME[name]}"), name)
-    raise AttributeError(f"module 'madbayes.penalties' has no attribute {name!r}")
