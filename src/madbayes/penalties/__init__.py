@@ -3,15 +3,16 @@
 from madbayes._search.staircase import Choice, Staircase
 from madbayes.cluster.farthest import farthest_first
 from madbayes.cluster.path import path
+from madbayes.graph.path import cut_path
 from madbayes.multi.farthest import hdp_farthest_first
-from madbayes.penalties.cut_path import CutChoice, CutPath, cut_path
 from madbayes.penalties.feature_path import FeaturePath, feature_path
 
-PenaltyPath = Staircase  # what `path` returns
+# What `path` and `cut_path` return
+PenaltyPath = Staircase
+CutPath = Staircase
 
 __all__ = [
     "Choice",
-    "CutChoice",
     "CutPath",
     "FeaturePath",
     "PenaltyPath",
