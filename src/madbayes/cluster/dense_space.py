@@ -143,8 +143,8 @@ class DenseSpace:
     def merge(self, now: Division) -> Division:
         """Merges that save more than they cost."""
         penalty = self.price.penalty * (1 - TOL)
-        cap, unit = self.price.cap, self.unit
-        group, k = patient(merge_below, now.centers, now.weights, penalty, cap, unit)
+        cap = self.price.cap
+        group, k = patient(merge_below, now.centers, now.weights, penalty, cap, self.unit)
         return self.division(group[now.labels]) if k < now.k else now
 
     def follow_lloyd(self, now: Division) -> Division:
@@ -187,8 +187,9 @@ class DenseSpace:
                 whole = one.division(np.zeros(one.n, np.int64)).objective
                 halves = min(one.relax(one.draw(2, rng))[1] for _ in range(SPLITS))
                 saved = max(saved, whole - halves)
-        heights = patient(ward_tree, now.centers, now.weights, self.unit)[2]
-        return saved, float(np.min(heights, initial=np.inf))
+        if now.k == 1:
+            return saved, np.inf
+        return saved, float(patient(ward_tree, now.centers, now.weights, self.unit)[2].min())
 
 
 def draw(X: np.ndarray, w: np.ndarray, count: int, rng: np.random.RandomState) -> np.ndarray:

@@ -21,7 +21,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from madbayes._engine.gram import Gram, embed, sums_of
-from madbayes._engine.threads import Run
+from madbayes._engine.threads import Run, patient
 from madbayes._kernels.kernel_moves import move_block, sum_links
 from madbayes._kernels.moves import SWEEPS, TOL
 from madbayes._kernels.ward import merge_sums_below, ward_tree_of_sums
@@ -80,7 +80,8 @@ class KernelSpace:
     def merge(self, now: KernelDivision) -> KernelDivision:  # type: ignore[override]
         """Merges that save more than they cost."""
         penalty = self.price.penalty * (1 - TOL)
-        group, k = merge_sums_below(now.links, now.weights, penalty, self.price.cap, False)
+        cap = self.price.cap
+        group, k = patient(merge_sums_below, now.links, now.weights, penalty, cap, False)
         return self.division(group[now.labels]) if k < now.k else now
 
     def move_rows(self, now: KernelDivision) -> KernelDivision:
@@ -108,8 +109,10 @@ class KernelSpace:
     def worth(self, now: KernelDivision, rng: np.random.RandomState) -> tuple[float, float]:
         """As `DenseSpace.worth`; splits by the features."""
         dense = DenseSpace(self.features, self.w, self.price)
-        heights = ward_tree_of_sums(now.links, now.weights, False)[2] if now.k > 1 else [np.inf]
-        return dense.worth(dense.division(now.labels), rng)[0], float(min(heights))
+        saved = dense.worth(dense.division(now.labels), rng)[0]
+        if now.k == 1:
+            return saved, np.inf
+        return saved, float(patient(ward_tree_of_sums, now.links, now.weights, False)[2].min())
 
 
 def descend_kernel(
