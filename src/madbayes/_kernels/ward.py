@@ -56,6 +56,7 @@ def ward_tree(C, W, unit, stop):
                         best, b = cost, e
             if b == before:
                 break
+            top = top if top < m else 0  # never so, but for rounding: begin anew
             chain[top] = b
             top += 1
         top -= 2
@@ -73,6 +74,9 @@ def ward_tree(C, W, unit, stop):
         n_alive -= 1
         alive[place[b]] = alive[n_alive]
         place[alive[n_alive]] = place[b]
+        place[b] = -1
+        while top > 0 and place[chain[top - 1]] < 0:  # never so, but for rounding
+            top -= 1
     sort_merges(left, right, height)
     return left, right, height
 
@@ -133,7 +137,11 @@ def cut_below(left, right, height, penalty, cap):
 
 @inner
 def sums_cost(L, W, a, b, unit):
-    """What merging a and b costs, from the products L of the sums of the clusters."""
+    """What merging a and b costs, from the products L of the sums of the clusters.
+
+    The same to the last bit for b and a: else chains of nearest neighbours need not end.
+    """
+    a, b = min(a, b), max(a, b)
     if unit:
         both = L[a, a] + L[b, b] + 2.0 * L[a, b]
         return 2.0 * (
@@ -173,6 +181,7 @@ def ward_tree_of_sums(L, W, unit, stop):
                         best, b = cost, e
             if b == before:
                 break
+            top = top if top < m else 0  # never so, but for rounding: begin anew
             chain[top] = b
             top += 1
         top -= 2
@@ -183,6 +192,9 @@ def ward_tree_of_sums(L, W, unit, stop):
         n_alive -= 1
         alive[place[b]] = alive[n_alive]
         place[alive[n_alive]] = place[b]
+        place[b] = -1
+        while top > 0 and place[chain[top - 1]] < 0:  # never so, but for rounding
+            top -= 1
     sort_merges(left, right, height)
     return left, right, height
 
