@@ -110,9 +110,9 @@ class OnlineDPMeans(OnlineMixin):
     asks at the end. `labels_` of a block are the nearest clusters at its end.
 
     With a number the result is the same to the bit however the rows are cut into blocks (with
-    "farthest-first", given the same first block), and for a model that was pickled on the way. It depends on the
-    order of the rows. Memory grows with the clusters, not with the stream; a CSR block is made
-    dense part by part.
+    "farthest-first", given the same first block), and for a model that was pickled on the way. It
+    depends on the order of the rows. Memory grows with the clusters, not with the stream; a CSR
+    block is made dense part by part.
 
     Examples
     --------
