@@ -501,7 +501,9 @@ def test_nothing_stands_out_of_random_graphs():
     for seed, (n, degree) in enumerate([(40, 4), (60, 8), (100, 4), (150, 10), (400, 20)]):
         A = random_graph(n, degree / n, seed)
         best = penalties.cut_path(A, random_state=0).best()
-        assert (best.n_clusters == sp.csgraph.connected_components(A)[0]) == (best.strength == "none")
+        assert (best.n_clusters == sp.csgraph.connected_components(A)[0]) == (
+            best.strength == "none"
+        )
         wrong += best.strength != "none"
     assert wrong <= 1
     for A in (np.ones((12, 12)) - np.eye(12), random_graph(2, 1.0, 0)):

@@ -14,7 +14,7 @@ as a cluster of its own and no merge of two clusters lowers J (at `max_clusters`
 merge).
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -26,7 +26,7 @@ from madbayes._kernels.kernel_moves import move_block, sum_links
 from madbayes._kernels.moves import SWEEPS, TOL
 from madbayes._kernels.ward import merge_sums_below, ward_tree_of_sums
 from madbayes._search.division import Division, without_gaps
-from madbayes._search.driver import Step, descend, never_rising, search
+from madbayes._search.driver import descend, never_rising, search
 from madbayes._search.price import Price
 from madbayes.cluster.dense_space import DenseSpace
 
@@ -74,10 +74,10 @@ class KernelSpace:
         price = self.price.part(min(cap, len(rows)))
         return DenseSpace(self.features[rows], self.w[rows], price)
 
-    def moves(self) -> Sequence[Step]:
+    def moves(self) -> Sequence[Callable[[KernelDivision], KernelDivision]]:
         return self.merge, self.move_rows
 
-    def merge(self, now: KernelDivision) -> KernelDivision:  # type: ignore[override]
+    def merge(self, now: KernelDivision) -> KernelDivision:
         """Merges that save more than they cost."""
         penalty = self.price.penalty * (1 - TOL)
         cap = self.price.cap
