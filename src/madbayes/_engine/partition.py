@@ -200,7 +200,10 @@ class Partition:
         if self.unit:
             filled &= sums.any(axis=1)
             new[filled] = directions(sums[filled])
-            self._add_sse(-2.0 * float((sums[filled] * (new[filled] - centers[filled])).sum()))
+            old, now = centers[filled], new[filled]
+            longer = (now**2).sum(axis=1) - (old**2).sum(axis=1)  # first centres are rounded rows
+            change = weight[filled] @ longer - 2.0 * (sums[filled] * (now - old)).sum()
+            self._add_sse(float(change))
         else:
             new[filled] = sums[filled] / weight[filled, None]
             step2 = ((new[filled] - centers[filled]) ** 2).sum(axis=1)
