@@ -230,7 +230,7 @@ class OnlineMixin(CentersMixin, ABC):
             self._follow(stream, X, weight, permutation)
         self._publish(stream, X)
         self.labels_, self.inertia_ = self._label(X, weight)
-        self.objective_ = self.inertia_ + self._price()
+        self._store_history()
         return self
 
     def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
@@ -246,9 +246,15 @@ class OnlineMixin(CentersMixin, ABC):
         early = np.flatnonzero(labels < 0)  # rows of weight 0 before the first cluster
         if early.size:
             labels[early] = self._label(X[early], None)[0]
-        self.labels_, self.inertia_ = labels, error
-        self.objective_ = error + self._price()
+        self.labels_, self.inertia_ = labels.astype(np.int32), error
+        self._store_history()
         return self
+
+    def _store_history(self) -> None:
+        """Rows pass by: there is one objective, that of the end."""
+        self.objective_ = self.inertia_ + self._price()
+        self.objective_history_ = np.array([self.objective_])
+        self.n_iter_, self.converged_ = int(self.n_passes), True
 
     def _check_size(self, n: int) -> None:
         """Are n rows enough for `fit`?"""
