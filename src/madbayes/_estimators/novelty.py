@@ -79,7 +79,9 @@ def quantiles(r: np.ndarray, weight: np.ndarray) -> np.ndarray:
     if s == 0.0:
         out[SHARES < share[0]] = FARTHEST  # all rows are in one place: nothing more is known
         return out
-    first = min(int(np.searchsorted(reached, min(TAIL_SHARE * n, TAIL_ROWS * np.sqrt(n)))), len(r) - 1)
+    first = min(
+        int(np.searchsorted(reached, min(TAIL_SHARE * n, TAIL_ROWS * np.sqrt(n)))), len(r) - 1
+    )
     y = -log_ndtr((middle - x[: first + 1]) / s)
     at = np.append(0.0, np.geomspace(1e-3, 1e6, 400))
     below = np.minimum.accumulate(tail_shares(y[:first] - y[first], u[:first], at)) * share[first]
@@ -127,7 +129,9 @@ def sizes(
     def drawn_to(typical: float, mean: np.ndarray, rows: np.ndarray) -> np.ndarray:
         rows = np.where(mean > 0, np.maximum(rows, 0.0), 0.0)
         logs = np.log(np.where(mean > 0, mean, 1.0))
-        return np.asarray(np.exp(0.5 * (rows * logs + SHARED_SCALE * typical) / (rows + SHARED_SCALE)))
+        return np.asarray(
+            np.exp(0.5 * (rows * logs + SHARED_SCALE * typical) / (rows + SHARED_SCALE))
+        )
 
     known = squares > 0
     if not known.any():
@@ -150,7 +154,9 @@ def p_values(r: np.ndarray, label: np.ndarray, table: np.ndarray) -> np.ndarray:
             continue
         q = table[label[rows[0]]]
         far = r[rows]
-        p = ndtr(-np.interp(-far, -q[::-1], LEVELS[::-1]))  # reversed: among equals the largest share
+        p = ndtr(
+            -np.interp(-far, -q[::-1], LEVELS[::-1])
+        )  # reversed: among equals the largest share
         beyond = far > q[-1]
         if beyond.any():  # as a power of the distance, from the last two
             ratio = np.log(q[-1] / q[-2]) if q[-2] > 0 else 0.0

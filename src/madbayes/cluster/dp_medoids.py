@@ -34,7 +34,6 @@ from typing import Any, Self
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_is_fitted
 
 from madbayes._engine.checks import check_choice, check_count, check_hint, check_weight
 from madbayes._engine.dissimilarity import (
@@ -295,16 +294,8 @@ class DPMedoids(MedoidsMixin):
                 ConvergenceWarning,
                 stacklevel=2,
             )
+        self._calibrate(X, self.labels_, weight)
         return self
-
-    def predict(self, X: Any, novel: bool = False) -> np.ndarray:
-        """The index of the nearest medoid for each row of X.
-
-        With ``novel=True``, -1 where the dissimilarity to it is more than `penalty_`: such a row
-        would open a cluster of its own.
-        """
-        check_is_fitted(self)
-        return self._nearest(X, penalty=self.penalty_ if novel else None)[0]
 
     def _find_penalty(
         self,

@@ -3,7 +3,6 @@
 from typing import Any
 
 import numpy as np
-from sklearn.utils.validation import check_is_fitted
 
 from madbayes._engine.checks import check_count, check_hint, check_penalty
 from madbayes._engine.rows import Rows
@@ -129,19 +128,11 @@ class OnlineDPMeans(OnlineMixin):
         self.random_state = random_state
         self.n_jobs = n_jobs
 
-    def predict(self, X: Any, novel: bool = False) -> np.ndarray:
-        """The number (`cluster_ids_`) of the nearest centre for each row of X.
+    def _predict(self, X: Any, novel: Any, **how: Any) -> np.ndarray:
+        return self._names(super()._predict(X, novel, **how))
 
-        With ``novel=True``, -1 where the squared distance to it is more than `penalty_`: such a row
-        would open a cluster.
-        """
-        check_is_fitted(self)
-        places = self._nearest(X, penalty=self.penalty_ if novel else None)[0]
+    def _names(self, places: np.ndarray) -> np.ndarray:
         return np.where(places < 0, -1, self.cluster_ids_[places])
-
-    def _label(self, X: Any, weight: np.ndarray | None) -> tuple[np.ndarray, float]:
-        places, error = self._assign(X, weight)
-        return self.cluster_ids_[places], error
 
     def _begin(self, X: Any, weight: np.ndarray | None, stream: Stream | None = None) -> Stream:
         penalty = check_penalty(self.penalty, "farthest-first")
