@@ -354,4 +354,4 @@ class OnlineMixin(CentersMixin, ABC):
         self.counts_ = stream.decayed(self._rule().half_life, stream.seen)
         self.n_clusters_ = k
         self.n_samples_seen_ = stream.seen
-        vars(self).pop("novelty_quantiles_", None)  # of the clusters before
+        self.__dict__.pop("novelty_quantiles_", None)  # of the clusters before

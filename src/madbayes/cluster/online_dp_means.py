@@ -95,7 +95,7 @@ class OnlineDPMeans(OnlineMixin):
     [0, 0, 1]
     >>> model.partial_fit([[22.0], [50.0]]).cluster_centers_.ravel().tolist()
     [0.5, 21.0, 50.0]
-    >>> model.predict([[2.0], [30.0]], novel=True).tolist()
+    >>> model.predict([[2.0], [30.0]], novel="paper").tolist()
     [0, -1]
     """
 
