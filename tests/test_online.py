@@ -254,7 +254,7 @@ def test_cosine_is_the_plain_loop(d):
     np.testing.assert_allclose(model.transform(X) ** 2, squared, atol=1e-9)
     np.testing.assert_array_equal(model.predict(3 * X), np.argmin(squared, axis=1))
     novel = np.where(squared.min(axis=1) > 0.7, -1, model.predict(X))
-    np.testing.assert_array_equal(model.predict(X, novel=True), novel)
+    np.testing.assert_array_equal(model.predict(X, novel="paper"), novel)
     sparse = OnlineDPMeans(0.7, metric="cosine").fit(sp.csr_matrix(X))
     dense = OnlineDPMeans(0.7, metric="cosine").fit(X)
     np.testing.assert_array_equal(sparse.labels_, dense.labels_)

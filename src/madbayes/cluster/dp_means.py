@@ -249,6 +249,7 @@ class DPMeans(CentersMixin):
         if path is not None:
             keep_choice(self, path, result.k, penalty)
         self._store_result(result, penalty, Rows(X).dtype)
+        self._calibrate(X, self.labels_, weight)
         return self
 
     def _search(

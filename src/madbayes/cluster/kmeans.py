@@ -256,6 +256,7 @@ class KMeans(CentersMixin):
         self.n_clusters_ = k
         self.n_iter_ = best.n_iter
         self.converged_ = best.converged
+        self._calibrate(X, self.labels_, weight)
         return self
 
     def _count_starts(self) -> int:
