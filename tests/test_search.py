@@ -1,5 +1,6 @@
 """DPMeans(algorithm="search"): as low as the objective goes, and what it guarantees at the end."""
 
+import madbayes.cluster.dp_search as dp_search
 import numpy as np
 import pytest
 from reference.partitions import (
@@ -11,7 +12,6 @@ from reference.partitions import (
 from sklearn.cluster import KMeans as SklearnKMeans
 from sklearn.datasets import load_digits, load_iris
 
-import madbayes.cluster.dp_search as dp_search
 from madbayes import DPMeans
 
 
