@@ -7,7 +7,7 @@ import numpy as np
 
 from madbayes._engine.lloyd import lloyd_passes
 from madbayes._engine.progress import Stage
-from madbayes._engine.threads import Run
+from madbayes._engine.threads import Run, patient
 from madbayes._kernels.lloyd import lloyd
 from madbayes._kernels.moves import draw_seeds, means
 from madbayes._kernels.ward import cut_tree, ward_tree
@@ -45,10 +45,11 @@ class Half:
         self.held_out, self.held_weights = held_out, held_weights
         self._found: dict[int, np.ndarray] = {}
         seeds = np.empty((len(uniforms), X.shape[1]))
-        start = seeds[: draw_seeds(X, weights, seeds, 0, uniforms)]
+        start = seeds[: patient(draw_seeds, X, weights, seeds, 0, uniforms)]
         labels, self.small, _ = passes_over(X, start, weights, 3)
         self.small_weights = np.bincount(labels, weights, minlength=len(self.small))
-        self.left, self.right, self.heights = ward_tree(self.small, self.small_weights, False)
+        tree = patient(ward_tree, self.small, self.small_weights, False)
+        self.left, self.right, self.heights = tree
 
     def centers(self, k: int, passes: int = 2) -> np.ndarray:
         """k centres: the tree cut at k, then Lloyd."""

@@ -18,7 +18,7 @@ from dataclasses import replace
 import numpy as np
 
 from madbayes._engine.lloyd import nearest
-from madbayes._engine.threads import Run
+from madbayes._engine.threads import Run, patient
 from madbayes._kernels.moves import means
 from madbayes._kernels.ward import cut_tree, ward_tree
 from madbayes._search.staircase import Choice, Staircase, in_words, plateau
@@ -47,7 +47,7 @@ def kernel_path(
     k_min, most = check_range(max_clusters, n_clusters_hint)
     rows = rng.permutation(len(F))[: max(SAMPLE_ROWS, 2 * (most or 0))]
     X, v = F[rows], w[rows]
-    left, right, heights = ward_tree(X, v, False)  # 1.
+    left, right, heights = patient(ward_tree, X, v, False)  # 1.
     # heights[k - 2]: from k to k - 1; none beyond one cluster per row
     heights = np.append(np.maximum(heights[::-1], 0.0) * (w.sum() / v.sum()), 0.0)
     floor = 1e-12 * heights[0] or 1.0
