@@ -1,6 +1,5 @@
 """DPMeans(algorithm="search"): as low as the objective goes, and what it guarantees at the end."""
 
-import madbayes.cluster.dp_search as dp_search
 import numpy as np
 import pytest
 from reference.partitions import (

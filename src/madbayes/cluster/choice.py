@@ -24,6 +24,7 @@ class Tested:
     fewest: int
     most: int  # clusters that may be answered
     top: int  # the most that halves can divide into
+    unit: bool = False
     second: Compression | None = None
 
     @property

@@ -25,6 +25,7 @@ from madbayes._search.staircase import Choice, Staircase, in_words, plateau
 from madbayes.cluster.halves import Half, add_up, make_halves
 from madbayes.cluster.links import LEVEL, score
 from madbayes.cluster.path import MIN_ROWS, check_range
+from madbayes.cluster.remarks import on_hint
 
 SAMPLE_ROWS = 1024
 WIDE, OBVIOUS = 1.5, 5.0  # see docs/adr/0012
@@ -90,6 +91,7 @@ def kernel_path(
         runners_up=tuple((int(ks[i]), float(width[i])) for i in order[:5] if ks[i] != k),
         score=float(width[k - ks[0]]) if k > 1 else 0.0,
         confirmed=float(np.mean(z > LEVEL)) if k > 1 else 0.0,
+        remarks=on_hint(k, n_clusters_hint, max_clusters),
     )
     return replace(path, choice=choice)
 

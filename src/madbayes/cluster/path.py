@@ -45,6 +45,7 @@ from madbayes.cluster.choice import Tested, choose, strength
 from madbayes.cluster.compression import COMPONENTS, compress
 from madbayes.cluster.compression import MIN_ROWS as ROWS_TO_COMPRESS
 from madbayes.cluster.halves import CUT_ROWS, Half, Scores, make_halves, passes_over, score_levels
+from madbayes.cluster.remarks import on_hint
 from madbayes.cluster.sample import Sample, divide, draw_sample, sketch
 
 MIN_ROWS = 12  # fewer rows cannot be halved and tested
@@ -140,7 +141,9 @@ def find_path(
         _X=X,
     )
     points = list(zip(numbers, scored, errors.tolist(), strict=True))
-    return replace(found, choice=choose(found, tested, points))
+    choice = choose(found, tested, points)
+    hint = on_hint(choice.number, n_clusters_hint, max_clusters)
+    return replace(found, choice=replace(choice, remarks=choice.remarks + hint))
 
 
 def test_numbers(
@@ -170,7 +173,7 @@ def test_numbers(
     halves = make_halves(Z, w, n_small, cuts, rng, run)
     k_max = min(k_max, *(len(half.small) for half in halves))
     scores = score_levels(halves, min(fewest, k_max), k_max, run)
-    tested = Tested(Z, w, halves, scores, min(fewest, k_max), most or n, k_max)
+    tested = Tested(Z, w, halves, scores, min(fewest, k_max), most or n, k_max, unit)
     k = tested.best
     weak = strength(k, scores) in ("none", "weak")
     if weak and signal >= COMPONENTS and n >= ROWS_TO_COMPRESS:
