@@ -7,7 +7,8 @@
 2. E(K) + λK is least on the lower convex hull of E: K is best for λ from E(K) - E(K+1) to
    E(K-1) - E(K) (`_search/staircase.py`).
 3. Of the K whose range lies above the noise, the one with the largest √K·log(λ_high/λ_low); λ is
-   the geometric middle of its range. None: 0 features, and a λ above what the first would save.
+   the geometric middle of its range. One feature that all rows have counts only if there is no
+   other such K. None: 0 features, and a λ above what the first would save.
 
 All of it on a random selection of many rows, counted for as many as it stands for, and in the
 directions that hold more than noise.
@@ -156,6 +157,10 @@ def choose(path: Staircase, table: Table, rest: float) -> Staircase:
     edge = path.figures["noise_edge"]
     floor = np.maximum(np.maximum(path.price_low, edge), FLOOR * np.where(high < np.inf, high, 0))
     scores = np.where(path.number > 0, plateau(path.number, floor, high), 0.0)
+    assert path.labels is not None  # they were built with
+    one = path.step_of(1)
+    if one is not None and path.labels[one].all() and np.delete(scores, one).any():
+        scores[one] = 0.0  # what all rows share is where the data lie: no finding beside others
     i = int(np.argmax(scores))
     if not scores[i] > 0:
         price = 1.5 * float(max(edge[0], path.price_low[0])) or 1.0  # every row zero: any price
@@ -168,7 +173,6 @@ def choose(path: Staircase, table: Table, rest: float) -> Staircase:
         K = int(path.number[i])
         others = [j for j in np.argsort(-scores, kind="stable") if j != i and scores[j] > 0]
         support = float(1 - floor[i] / high[i])
-        assert path.labels is not None
         groups = grouped(table, path.labels[i], float(path.objective[i]) / table.unit - rest)
         reason = (
             f"the rows form {groups} groups and do not add up: a clustering such as DPMeans fits "

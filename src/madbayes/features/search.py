@@ -19,7 +19,8 @@ from madbayes.features.solve import Features, Start, finish
 
 SEEDS = 6  # rows that a birth is grown from
 ROUNDS = 200  # at most, in one polish
-HOPE = 10  # as many steps like the last one are hoped for
+HOPE = 10  # as many steps like the last one are hoped for …
+LONG_HOPE = 30  # … and in small data
 SMALL = 2**16  # values in X: up to here a polish is always worth finishing
 
 
@@ -34,19 +35,17 @@ def alternate(state: Allocation, penalty: float, target: float = np.inf, least: 
     more than the part `least` of J. Returns the changes.
     """
     total, before = 0, np.inf
-    if state.n * state.d <= SMALL:
-        target = np.inf
+    hope = HOPE if state.n * state.d > SMALL else LONG_HOPE
     for step in range(ROUNDS):
         K = state.K
         changed = state.assign("exact")
-        state.refit()
-        state.drop_unpaid(penalty)
+        state.refit(penalty)
         changed += state.K != K
         total += changed
         now = value(state, penalty)
         if not changed or now >= before or before - now < least * now:
             break
-        if step > 0 and now - HOPE * (before - now) > target:
+        if step > 0 and now - hope * (before - now) > target:
             break
         before = now
     return total
@@ -57,12 +56,11 @@ def polish(state: Allocation, penalty: float, cap: int, target: float = np.inf) 
 
     Not worth finishing when J stays well above `target`.
     """
-    if state.n * state.d <= SMALL:
-        target = np.inf
+    hope, margin = (HOPE, 0.01) if state.n * state.d > SMALL else (LONG_HOPE, 0.1)
     for _ in range(ROUNDS):
         before = value(state, penalty)
         changed = alternate(state, penalty, target)
-        if value(state, penalty) > target + 0.01 * abs(target):
+        if value(state, penalty) > target + margin * abs(target):
             return False
         K = state.K
         flips = collapsed_pass(state, penalty, cap)
@@ -71,7 +69,7 @@ def polish(state: Allocation, penalty: float, cap: int, target: float = np.inf) 
             return True
         if now >= before and not changed:
             return True
-        if now - HOPE * (before - now) > target:
+        if now - hope * (before - now) > target:
             return False
     return False
 
@@ -151,9 +149,11 @@ def exchange(
 ) -> bool:
     """2. Ends after `patience` tries in vain."""
     converged = True
+    if cap < 1:
+        return converged
     failures = 0
     stage = Stage("exchanging features", patience)
-    while failures < patience:
+    while failures < patience * (1 + min(state.K, state.d)) / 4:
         stage.at(failures)
         before, saved = value(state, penalty), state.save()
         if before <= 0:
