@@ -4,17 +4,13 @@ from madbayes._search.staircase import Choice, Staircase
 from madbayes.cluster.farthest import farthest_first
 from madbayes.cluster.path import path
 from madbayes.features.path import feature_path
+from madbayes.graph.path import cut_path
 from madbayes.multi.farthest import hdp_farthest_first
-from madbayes.penalties.cut_path import CutChoice, CutPath, cut_path
 
-PenaltyPath = Staircase  # what `path` returns
-FeaturePath = Staircase  # what `feature_path` returns
+PenaltyPath = Staircase  # what all paths return
 
 __all__ = [
     "Choice",
-    "CutChoice",
-    "CutPath",
-    "FeaturePath",
     "PenaltyPath",
     "Staircase",
     "cut_path",
