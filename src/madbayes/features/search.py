@@ -21,7 +21,9 @@ SEEDS = 6  # rows that a birth is grown from
 ROUNDS = 200  # at most, in one polish
 HOPE = 10  # as many steps like the last one are hoped for …
 LONG_HOPE = 30  # … and in small data
-SMALL = 2**16  # values in X: up to here a polish is always worth finishing
+RECOMBINED = 0.2  # of the tries of a search: two features recombined
+TWICE = 0.3  # of the tries: two exchanges at once
+SMALL = 2**14  # values in X: up to here a polish is always worth finishing
 
 
 def value(state: Allocation, penalty: float) -> float:
@@ -153,27 +155,16 @@ def exchange(
         return converged
     failures = 0
     stage = Stage("exchanging features", patience)
-    while failures < patience * (1 + min(state.K, state.d)) / 4:
+    while failures < patience * harder(state):
         stage.at(failures)
         before, saved = value(state, penalty), state.save()
         if before <= 0:
             break
-        move = rng.random_sample()
-        full = state.K >= cap
-        seeds = SEEDS if rng.random_sample() < 0.5 else 1  # the best birth, or any
-        if state.K and (move < 0.7 or full):  # swap, or sometimes death alone
-            costs = state.death_costs()
-            ease = 1.0 / (costs + 1e-3 * costs.max() + 1e-300)
-            pick = 0.5 * ease / ease.sum() + 0.5 / state.K
-            state.drop(int(rng.choice(state.K, p=pick / pick.sum())))
-            if penalty == 0 or move > 0.1:
-                if move < 0.5:
-                    state.assign("exact")
-                    state.refit()
-                state.measure()
-                give_birth(state, rng, seeds)
-        else:
-            give_birth(state, rng, seeds)
+        disturb(state, rng, penalty, cap)
+        if state.K > 2 and rng.random_sample() < TWICE:
+            state.assign("exact")
+            state.refit()
+            disturb(state, rng, penalty, cap)
         ended = polish(state, penalty, cap, min(before, goal))
         if value(state, penalty) < before - 1e-10 * before:
             failures, converged = 0, ended
@@ -182,6 +173,34 @@ def exchange(
             state.restore(saved)
             failures += 1
     return converged
+
+
+def harder(state: Allocation) -> float:
+    """How many more tries so many features need: about as many as there are pairs of them."""
+    K = min(state.K, state.d)
+    return (1 + K) * (2 + K) / 24
+
+
+def disturb(state: Allocation, rng: np.random.RandomState, penalty: float, cap: int) -> None:
+    """2. One feature exchanged for a birth, dropped or born; or a sum or difference of two."""
+    move, full = rng.random_sample(), state.K >= cap
+    if state.K > 1 and rng.random_sample() < RECOMBINED:
+        i, j = rng.permutation(state.K)[:2]
+        state.A[i] += state.A[j] * (1.0 if move < 0.5 else -1.0)
+        return  # what rows make of it the polish tells
+    seeds = SEEDS if rng.random_sample() < 0.5 else 1  # the best birth, or any
+    if state.K and (move < 0.7 or full):
+        costs = state.death_costs()
+        ease = 1.0 / (costs + 1e-3 * costs.max() + 1e-300)
+        pick = 0.5 * ease / ease.sum() + 0.5 / state.K
+        state.drop(int(rng.choice(state.K, p=pick / pick.sum())))
+        if penalty > 0 and move <= 0.1:
+            return
+        if move < 0.5:
+            state.assign("exact")
+            state.refit()
+        state.measure()
+    give_birth(state, rng, seeds)
 
 
 def settle(
