@@ -23,7 +23,11 @@ HOPE = 10  # as many steps like the last one are hoped for …
 LONG_HOPE = 30  # … and in small data
 RECOMBINED = 0.2  # of the tries of a search: two features recombined
 TWICE = 0.3  # of the tries: two exchanges at once
+TINY = 32  # rows: up to here any allocation is worth a try
 SMALL = 2**14  # values in X: up to here a polish is always worth finishing
+
+
+Descent = Callable[[Allocation, float, int, float], bool]  # state, penalty, cap, target
 
 
 def value(state: Allocation, penalty: float) -> float:
@@ -148,8 +152,10 @@ def exchange(
     patience: int,
     on_step: Callable[[float], None],
     goal: float = np.inf,
+    descend: Descent | None = None,
 ) -> bool:
-    """2. Ends after `patience` tries in vain."""
+    """2. Ends after `patience` tries in vain (for 3 features). `descend`: instead of 3."""
+    descend = descend or polish
     converged = True
     if cap < 1:
         return converged
@@ -165,7 +171,7 @@ def exchange(
             state.assign("exact")
             state.refit()
             disturb(state, rng, penalty, cap)
-        ended = polish(state, penalty, cap, min(before, goal))
+        ended = descend(state, penalty, cap, min(before, goal))
         if value(state, penalty) < before - 1e-10 * before:
             failures, converged = 0, ended
             on_step(value(state, penalty))
@@ -182,8 +188,14 @@ def harder(state: Allocation) -> float:
 
 
 def disturb(state: Allocation, rng: np.random.RandomState, penalty: float, cap: int) -> None:
-    """2. One feature exchanged for a birth, dropped or born; or a sum or difference of two."""
+    """2. One feature exchanged for a birth, dropped or born; or a sum or difference of two; of few
+    rows also at random."""
     move, full = rng.random_sample(), state.K >= cap
+    if state.K and state.n <= TINY and rng.random_sample() < 0.5:
+        state.Z[:, rng.randint(state.K)] = rng.randint(2, size=state.n)
+        state.measure()
+        state.refit()
+        return
     if state.K > 1 and rng.random_sample() < RECOMBINED:
         i, j = rng.permutation(state.K)[:2]
         state.A[i] += state.A[j] * (1.0 if move < 0.5 else -1.0)
@@ -239,9 +251,15 @@ def search_start(find: Callable[..., bool]) -> Start:
     return start
 
 
+def few(shape: tuple[int, int]) -> int:
+    """Starts of a search."""
+    return 3 if shape[0] * shape[1] <= SMALL else 1
+
+
 def default_patience(shape: tuple[int, int], effort: float) -> int:
     """Tries in vain before the search ends: fewer where each takes long."""
-    return round(effort * float(np.clip(3e6 / (shape[0] * max(shape[1], 1)), 10, 60)))
+    most = 60 if shape[0] > TINY else 150
+    return round(effort * float(np.clip(3e6 / (shape[0] * max(shape[1], 1)), 10, most)))
 
 
 def greedy(state: Allocation, rng: np.random.RandomState, penalty: float, cap: int) -> None:
