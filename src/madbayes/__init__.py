@@ -7,7 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from madbayes import penalties, plots
+    from madbayes import gibbs, penalties, plots
     from madbayes.cluster import (
         CollapsedDPMeans,
         DPMeans,
@@ -44,6 +44,7 @@ __all__ = [
     "OnlineKMeans",
     "SpectralDPMeans",
     "StepwiseKFeatures",
+    "gibbs",
     "penalties",
     "plots",
     "show_progress",
