@@ -24,7 +24,7 @@ from madbayes import (
     OnlineKMeans,
     SpectralDPMeans,
 )
-from madbayes.gibbs import DPMixtureGibbs
+from madbayes.gibbs import DPMixtureGibbs, IBPGibbs
 
 PRINTED = {
     f"check_sample_weight_equivalence_on_{kind}_data": (
@@ -84,6 +84,7 @@ def expected_failures(model):
         KernelHardHDP(0.2, 0.3),
         DPMixtureGibbs(n_iter=60, burn_in=30),
         DPMixtureGibbs(0.5, alpha=1.0, n_iter=60, burn_in=30, n_chains=2),
+        IBPGibbs(n_iter=30, burn_in=10, init="empty"),
     ],
     expected_failed_checks=expected_failures,
 )

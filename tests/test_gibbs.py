@@ -1,5 +1,6 @@
 """The samplers: that they draw from the posterior, and the limit that connects them to the rest."""
 
+from collections import Counter
 from itertools import pairwise
 from math import log
 
@@ -7,14 +8,21 @@ import numpy as np
 import pytest
 from reference.dp_means import dp_means
 from reference.dp_mixture import log_posterior, sweep
+from reference.ibp import exact_posterior, log_likelihood, log_prior
+from reference.ibp import sweep as sweep_buffet
 from reference.partitions import all_partitions
+from scipy.sparse import csr_array
 from scipy.special import logsumexp
 from scipy.stats import gamma, invgamma
 from sklearn.exceptions import ConvergenceWarning
 
 from madbayes._engine.progress import listening
-from madbayes.gibbs import DPMixtureGibbs, effective_sample_size, r_hat
+from madbayes.gibbs import DPMixtureGibbs, IBPGibbs, effective_sample_size, r_hat
 from madbayes.gibbs.dp_mixture import State, dp_mixture, log_joint, log_marginal
+from madbayes.gibbs.ibp import State as IBPState
+from madbayes.gibbs.ibp import buffet, harmonic
+from madbayes.gibbs.ibp import log_joint as log_joint_features
+from madbayes.gibbs.ibp import log_marginal as log_marginal_features
 
 RNG = np.random.default_rng(0)
 BLOBS = np.repeat([[-4.0, 0], [4, 0], [0, 6]], 30, axis=0) + RNG.normal(size=(90, 2))
@@ -32,7 +40,7 @@ def partition_shares(model):
 
 @pytest.mark.parametrize(("sigma", "alpha"), [(0.5, 0.8), (0.2, 3.0)])
 def test_all_partitions_of_four_points_are_drawn_as_often_as_they_should_be(sigma, alpha):
-    model = DPMixtureGibbs(sigma, 4.0, alpha, n_iter=40_000, burn_in=100, random_state=0)
+    model = DPMixtureGibbs(sigma, 4.0, alpha, n_iter=30_000, burn_in=100, random_state=0)
     shares = partition_shares(model.fit(FOUR))
     partitions = [tuple(z.tolist()) for z in all_partitions(4)]
     exact = np.array([log_posterior(FOUR, z, sigma, 4.0, alpha) for z in partitions])
@@ -128,6 +136,123 @@ def test_priors_are_what_is_documented():
     assert np.median(model.sigma_samples_) == pytest.approx(invgamma(4, scale=5).median(), rel=0.03)
 
 
+# Indian buffet process
+
+
+def buffet_shares(model):
+    """How often each left-ordered Z was drawn."""
+    drawn = Counter(tuple(map(tuple, Z.T.astype(int).tolist())) for Z in model.assignment_samples_)
+    return {Z: count / len(model.assignment_samples_) for Z, count in drawn.items()}
+
+
+def test_all_allocations_of_three_points_are_drawn_as_often_as_they_should_be():
+    X = np.array([[1.0, 0.2], [1.2, -0.9], [-0.3, 0.8]])
+    model = IBPGibbs(0.7, 0.6, 1.0, n_iter=15_000, burn_in=50, random_state=0).fit(X)
+    shares, exact = buffet_shares(model), exact_posterior(X, 0.7, 0.6, 1.0, most=6)
+    for Z, probability in exact.items():
+        assert shares.get(Z, 0.0) == pytest.approx(probability, abs=0.015)
+    number = np.bincount([len(Z) for Z in exact], weights=list(exact.values()))
+    drawn = np.bincount(model.n_components_samples_, minlength=7)[:7] / 15_000
+    np.testing.assert_allclose(drawn, number, atol=0.015)
+
+
+def test_number_of_features_before_any_data():
+    """E[K] = α·H_n; K is Poisson."""
+    model = IBPGibbs(2.0, 1e5, 1.0, n_iter=10_000, burn_in=50, random_state=0)
+    K = model.fit(np.zeros((5, 1))).n_components_samples_
+    assert K.mean() == pytest.approx(2 * harmonic(5), abs=0.15)
+    assert K.var() == pytest.approx(2 * harmonic(5), rel=0.1)
+
+
+@pytest.mark.parametrize("afresh", [False, True])
+def test_sweeps_of_the_buffet_are_those_of_a_plain_loop(afresh):
+    rng = np.random.default_rng(4)
+    A = np.array([[3.0, 0, 1], [0, 2, -2]])
+    X = (rng.random((12, 2)) < 0.5) @ A + 0.5 * rng.normal(size=(12, 3))
+    alpha, sigma_x, sigma_a = 1.5, 0.5, 1.2
+    sampler = buffet(X, alpha=alpha, sigma_x=sigma_x, sigma_a=sigma_a, afresh=afresh)
+    state = sampler.init(np.zeros((12, 0)))
+    ours, plain = np.random.default_rng(5), np.random.default_rng(5)
+    opened = 0
+    for _ in range(12):
+        Z = np.hstack([state.assignments, np.zeros((12, 6))])
+        before = state.assignments.shape[1]
+        uniform = np.hstack([plain.random((12, 1 + before)), plain.random((12, 6))])
+        state, info = sampler.step(ours, state)
+        expected = sweep_buffet(uniform, X, Z, alpha, sigma_x, sigma_a)
+        np.testing.assert_array_equal(state.assignments, expected[:, expected.any(axis=0)])
+        opened += state.assignments.shape[1] > before
+        here = log_likelihood(X, state.assignments.astype(float), sigma_x, sigma_a)
+        here += log_prior(state.assignments, alpha)
+        assert info.log_joint == pytest.approx(here)
+        assert log_marginal_features(
+            X, state.assignments, log(alpha), sigma_x, sigma_a
+        ) == pytest.approx(here)
+    assert opened > 1
+
+
+def test_a_row_may_open_more_features_than_there_is_room_for():
+    """Many at once: the sweep goes on where it stopped, with the same random numbers."""
+    X = np.random.default_rng(0).normal(size=(6, 40))
+    sampler = buffet(X, alpha=200.0, sigma_x=1e3, sigma_a=1.0)
+    state = sampler.init(np.zeros((6, 0)))
+    for _ in range(3):
+        state, info = sampler.step(np.random.default_rng(1), state)
+        assert state.assignments.any(axis=0).all()
+        assert np.isfinite(info.log_joint)
+    assert state.assignments.shape[1] > 50
+
+
+def buffet_from_the_prior(rng, n, priors):
+    alpha = rng.gamma(priors[0][0]) / priors[0][1]
+    columns = []
+    for i in range(n):
+        for column in columns:
+            column[i] = rng.random() < column.sum() / (i + 1)
+        for _ in range(rng.poisson(alpha / (i + 1))):
+            columns.append(np.eye(n)[i])
+    Z = np.array(columns).reshape(-1, n).T
+    return IBPState(
+        np.ascontiguousarray(Z, np.uint8), alpha, *(b / rng.gamma(a) for a, b in priors[1:])
+    )
+
+
+def buffet_statistics(state, X):
+    Z = state.assignments
+    logs = np.log([state.alpha, state.variance_x, state.variance_a])
+    return [np.log1p(Z.shape[1]), np.log1p(Z.sum()), *logs, np.tanh(X[0, 0]), np.log(X.std())]
+
+
+def test_joint_distribution_of_the_buffet():
+    """Geweke (2004), as above; the features are drawn anew with the rows."""
+    n, d, priors = 4, 2, ((3.0, 3.0), (4.0, 3.0), (4.0, 3.0))
+    rng = np.random.default_rng(6)
+
+    def rows(state):
+        A = np.sqrt(state.variance_a) * rng.normal(size=(state.assignments.shape[1], d))
+        return state.assignments @ A + np.sqrt(state.variance_x) * rng.normal(size=(n, d))
+
+    direct = []
+    for _ in range(6000):
+        state = buffet_from_the_prior(rng, n, priors)
+        direct.append(buffet_statistics(state, rows(state)))
+    turns = []
+    for _ in range(6000):
+        X = rows(state)
+        sampler = buffet(
+            X,
+            alpha=None,
+            sigma_x=None,
+            sigma_a=None,
+            alpha_prior=priors[0],
+            sigma_x_prior=priors[1],
+            sigma_a_prior=priors[2],
+        )
+        state, _ = sampler.step(rng, state)
+        turns.append(buffet_statistics(state, X))
+    assert_same_means(direct, turns)
+
+
 # The limit
 
 
@@ -199,6 +324,23 @@ def test_the_density_becomes_the_objective():
         assert gap[-1] < 1e-4 * error
 
 
+def test_the_density_of_features_becomes_the_objective():
+    """BKJ Eq. 6 and 10: γ = exp(-λ²/2σ²), and -2σ² log P approaches error + λ²K."""
+    rng = np.random.default_rng(7)
+    Z = np.ascontiguousarray(rng.random((40, 3)) < 0.5, np.uint8)
+    X = Z @ rng.normal(size=(3, 5)) + rng.normal(size=(40, 5))
+    A = np.linalg.lstsq(Z.astype(float), X, rcond=None)[0]
+    error, penalty = ((X - Z @ A) ** 2).sum(), 20.0
+    for density in (
+        lambda s: log_joint_features(X, Z, A, -penalty / (2 * s**2), s, 3.0),
+        lambda s: log_marginal_features(X, Z, -penalty / (2 * s**2), s, 3.0),
+    ):
+        sigmas = 10.0 ** -np.arange(1, 7)
+        gap = [abs(-2 * s**2 * density(s) - error - 3 * penalty) for s in sigmas]
+        assert all(b < a for a, b in pairwise(gap))
+        assert gap[-1] < 1e-6 * error
+
+
 # What both are as estimators
 
 
@@ -223,6 +365,60 @@ def test_attributes_and_prediction_of_the_mixture():
     assert model.r_hat_["sigma"] < 1.1 < 20 < model.effective_sample_size_["sigma"]
     middle = model.predict_proba([[0.0, 0.0]])[0]
     assert 0.02 < middle[0] < 0.98  # between two clusters
+
+
+A = np.kron(np.eye(3), [1.0, 1, 1])
+HAS = np.random.default_rng(1).random((60, 3)) < 0.5
+SUMS = HAS @ (3 * A) + 0.3 * np.random.default_rng(2).normal(size=(60, 9))
+
+
+@pytest.mark.parametrize("init", ["cooled", HAS])
+def test_attributes_and_transform_of_the_buffet(init):
+    model = IBPGibbs(n_iter=60, burn_in=60, thin=2, n_chains=2, random_state=0, init=init)
+    model.fit(SUMS)
+    assert model.n_components_ == 3
+    for name in ("n_components", "alpha", "sigma_x", "sigma_a"):
+        assert getattr(model, f"{name}_samples_").shape == (60,)
+    assert model.log_joint_.shape == (60,) and len(model.assignment_samples_) == 60
+    shapes = [(60, k) for k in model.n_components_samples_]
+    assert [Z.shape for Z in model.assignment_samples_] == shapes
+    assert {tuple(map(int, column)) for column in model.assignments_.T} == set(
+        map(tuple, HAS.T.astype(int))
+    )
+    assert (np.diff(model.assignments_.sum(axis=0)) <= 0).all()
+    order = np.argsort(model.components_.argmax(axis=1))
+    np.testing.assert_allclose(model.components_[order], 3 * A, atol=0.3)
+    assert np.median(model.sigma_x_samples_) == pytest.approx(0.3, rel=0.1)
+    Z = model.transform(SUMS)
+    assert Z.dtype == bool
+    np.testing.assert_array_equal(Z, model.assignments_)
+    np.testing.assert_allclose(model.inverse_transform(Z), SUMS, atol=1.5)
+    with pytest.raises(ValueError, match="2 columns"):
+        model.inverse_transform(Z[:, :2])
+
+
+def test_both_ways_to_compute_give_the_same_chain():
+    fits = [
+        IBPGibbs(1.0, 0.4, 1.0, n_iter=20, burn_in=0, random_state=3, algorithm=algorithm).fit(SUMS)
+        for algorithm in ("accelerated", "collapsed")
+    ]
+    np.testing.assert_allclose(fits[0].log_joint_, fits[1].log_joint_)
+
+
+def test_rows_with_many_features_climb_to_theirs():
+    rng = np.random.default_rng(0)
+    Z = rng.random((80, 14)) < 0.3
+    X = Z @ (4 * np.eye(14, 20)) + 0.1 * rng.normal(size=(80, 20))
+    model = IBPGibbs(sigma_x=0.1, n_iter=3, burn_in=3, init=Z, random_state=0).fit(X)
+    assert model.n_components_ == 14
+    np.testing.assert_array_equal(model.transform(X), model.assignments_)
+
+
+def test_no_feature_at_all():
+    model = IBPGibbs(1e-9, 1.0, 1.0, n_iter=5, burn_in=5, random_state=0).fit(np.zeros((4, 2)))
+    assert model.n_components_ == 0 and model.components_.shape == (0, 2)
+    assert model.transform(np.ones((3, 2))).shape == (3, 0)
+    np.testing.assert_array_equal(model.inverse_transform(np.empty((3, 0))), np.zeros((3, 2)))
 
 
 def test_density_integrates_to_one():
@@ -269,7 +465,29 @@ def test_bad_parameters_of_the_mixture(params, error, says):
         DPMixtureGibbs(**params).fit(FOUR)
 
 
+@pytest.mark.parametrize(
+    ("params", "error", "says"),
+    [
+        ({"alpha": 0}, ValueError, "alpha=0"),
+        ({"sigma_x": -1.0}, ValueError, "sigma_x=-1.0"),
+        ({"sigma_a": "big"}, TypeError, "sigma_a='big'"),
+        ({"algorithm": "slow"}, ValueError, "algorithm='slow'"),
+        ({"init": "full"}, ValueError, "init='full'"),
+        ({"init": [[2], [0], [1], [1]]}, ValueError, "zeros and ones"),
+        ({"sigma_a_prior": (1.0, -1.0)}, ValueError, "sigma_a_prior"),
+        ({"n_iter": 2.5}, TypeError, "n_iter=2.5"),
+    ],
+)
+def test_bad_parameters_of_the_buffet(params, error, says):
+    with pytest.raises(error, match=says):
+        IBPGibbs(**params).fit(FOUR)
+
+
 def test_weights_are_refused_with_a_reason():
+    with pytest.raises(ValueError, match=r"sample_weight.*use BPMeans"):
+        IBPGibbs().fit(FOUR, sample_weight=np.ones(4))
+    with pytest.raises(TypeError, match="X is sparse"):
+        IBPGibbs().fit(csr_array(FOUR))
     with pytest.raises(ValueError, match=r"sample_weight.*Repeat rows"):
         DPMixtureGibbs().fit(FOUR, sample_weight=np.ones(4))
     with pytest.raises(TypeError, match="weights"):

@@ -2,5 +2,6 @@
 
 from madbayes.gibbs.diagnostics import effective_sample_size, r_hat
 from madbayes.gibbs.dp_mixture import DPMixtureGibbs
+from madbayes.gibbs.ibp import IBPGibbs
 
-__all__ = ["DPMixtureGibbs", "effective_sample_size", "r_hat"]
+__all__ = ["DPMixtureGibbs", "IBPGibbs", "effective_sample_size", "r_hat"]

@@ -53,7 +53,8 @@ class GibbsMixin(BaseEstimator):
             )
         if reset:
             self._dtype = np.dtype(np.float32 if X.dtype == np.float32 else np.float64)
-        X = np.ascontiguousarray(X, dtype=np.float64)
+        # Writeable, as kernels are compiled for that kind of array only.
+        X = np.require(X, np.float64, ["C", "W", "E"])
         with np.errstate(over="ignore"):
             largest, spread = np.abs(X).max(), np.abs(X - X[0]).max()
             if not largest**2 * X.size < 1e307:

@@ -47,9 +47,13 @@ class Sample(NamedTuple):
 
 
 def run_chains(
-    start: Any, step: Step, plan: Plan, random_state: Any, n_jobs: int | None
+    start: Callable[[np.random.Generator], Any],
+    step: Step,
+    plan: Plan,
+    random_state: Any,
+    n_jobs: int | None,
 ) -> list[Sample]:
-    """The kept samples of all chains, one chain after the other.
+    """The kept samples of all chains, one chain after the other; `start(rng)` is a first state.
 
     Each chain has a generator of its own, so the result does not depend on `n_jobs`. Ctrl-C ends
     the chains; what they have so far is returned, with a warning.
@@ -63,7 +67,8 @@ def run_chains(
     stop = threading.Event()
 
     def chain(c: int) -> None:
-        rng, state = np.random.default_rng(seeds[c]), start
+        rng = np.random.default_rng(seeds[c])
+        state = start(rng)
         for sweep in range(1, sweeps + 1):
             if stop.is_set():
                 return

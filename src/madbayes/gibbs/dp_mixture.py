@@ -305,7 +305,7 @@ class DPMixtureGibbs(PredictiveMixin):
             alpha_prior=check_prior("alpha_prior", self.alpha_prior, (1.0, 1.0)),
         )
         start = sampler.init(check_start(self.init, len(X)))
-        samples = run_chains(start, sampler.step, plan, self.random_state, self.n_jobs)
+        samples = run_chains(lambda rng: start, sampler.step, plan, self.random_state, self.n_jobs)
         self._store(samples, rho)
         return self
 
