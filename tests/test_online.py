@@ -2,6 +2,7 @@
 
 import math
 import pickle
+import warnings
 
 import numpy as np
 import pytest
@@ -12,7 +13,8 @@ from reference.online import online as plain
 from sklearn.exceptions import ConvergenceWarning
 
 import madbayes.cluster.online as module
-from madbayes import KMeans, OnlineDPMeans, OnlineKMeans, penalties
+from madbayes import DPMeans, KMeans, OnlineDPMeans, OnlineKMeans, penalties
+from madbayes.cluster import online_auto
 
 
 def blobs(n, d, k, seed):
@@ -340,3 +342,76 @@ def test_a_bad_block_changes_nothing():
     with pytest.raises(ValueError, match=r"Begin with a larger block, or use init='first'"):
         small.partial_fit(X[:5])
     assert small.partial_fit(X).n_clusters_ == 9
+
+
+@pytest.mark.parametrize("model", [OnlineKMeans(3), OnlineDPMeans(5.0)])
+def test_named_columns_are_no_reason_to_warn(model):
+    pd = pytest.importorskip("pandas")
+    table = pd.DataFrame(np.random.default_rng(0).normal(size=(50, 2)), columns=["a", "b"])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert model.fit(table).n_clusters_ == model.partial_fit(table).n_clusters_
+
+
+def test_rows_at_once_change_nothing(monkeypatch):
+    X = np.random.default_rng(0).normal(size=(300, 3))
+    options = {"merge_every": 70, "forget_after": 90}
+    before = OnlineDPMeans(1.0, **options).fit(X)
+    monkeypatch.setattr("madbayes.cluster.online.AT_ONCE", 20)
+    after = OnlineDPMeans(1.0, **options).fit(X)
+    np.testing.assert_array_equal(before.labels_, after.labels_)
+    np.testing.assert_array_equal(before.cluster_centers_, after.cluster_centers_)
+
+
+# "auto"
+
+
+def blobs(n, k=5, d=3, seed=0):
+    r = np.random.default_rng(seed)
+    centers = r.uniform(-25, 25, (k, d))
+    truth = r.integers(0, k, n)
+    return centers[truth] + r.normal(size=(n, d)), truth
+
+
+def test_auto_answers_what_dp_means_would():
+    X, _ = blobs(9000)
+    model = OnlineDPMeans(random_state=0)
+    for block in np.array_split(X, 9):
+        model.partial_fit(block)
+    whole = DPMeans(random_state=0).fit(X)
+    assert model.n_clusters_ == model.evidence_.n_clusters == whole.n_clusters_ == 5
+    assert -model.score(X) <= 1.01 * whole.inertia_
+    assert model.n_samples_seen_ == 9000
+    assert model.counts_.sum() == pytest.approx(9000)
+    summary = model._summary
+    assert len(summary.points) + len(summary.sample) < 9000 + 4096  # bounded, whatever comes
+    assert len(summary.sample) <= online_auto.SAMPLE
+
+
+def test_auto_keeps_the_numbers_of_old_clusters():
+    X, truth = blobs(4000)
+    model = OnlineDPMeans(random_state=0)
+    model.partial_fit(X[truth < 4])
+    before = dict(zip(model.cluster_ids_.tolist(), model.cluster_centers_, strict=True))
+    assert sorted(before) == [0, 1, 2, 3]
+    model.partial_fit(X)
+    assert sorted(model.cluster_ids_.tolist()) == [0, 1, 2, 3, 4]
+    for number, center in zip(
+        model.cluster_ids_[:4].tolist(), model.cluster_centers_, strict=False
+    ):
+        assert np.linalg.norm(center - before[number]) < 1.0
+
+
+def test_auto_forgets_what_is_long_gone():
+    X, truth = blobs(6000)
+    early, late = X[truth < 3][:2000], X[truth >= 3][:2000]
+    model = OnlineDPMeans(half_life=200.0, random_state=0)
+    for block in [*np.array_split(early, 4), *np.array_split(late, 8)]:
+        model.partial_fit(block)
+    assert model.n_clusters_ == 2
+    assert set(model.predict(late)) == set(model.cluster_ids_)
+
+
+def test_auto_refuses_what_it_does_not_use():
+    with pytest.raises(ValueError, match="merge_every=10 is for a penalty given as a number"):
+        OnlineDPMeans(merge_every=10).fit(np.eye(3))

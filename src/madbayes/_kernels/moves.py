@@ -15,6 +15,8 @@ from madbayes._kernels.ward import join_cost, merge_below
 TOL = 1e-10
 MARGIN = 0.05  # a row is watched while another cluster costs at most so much more
 SWEEPS = 100
+HOPELESS = 5.0
+ROUNDS = 1000  # a guard only: every round of all moves lowers the objective
 HEAVY = 1e-4  # a cluster without a row keeps at least this share, or its mean is taken afresh
 
 
@@ -60,7 +62,7 @@ def leave_gain(W, w, d2, unit):
 
 
 @kernel
-def draw_seeds(X, w, C, have, U):
+def draw_seeds(X, w, C, have, U, stop):
     """Fill C[have:] with rows drawn in proportion to w·(squared distance to the centres before).
 
     One uniform number U[c] for each (k-means++; Arthur & Vassilvitskii 2007). Returns how many
@@ -71,6 +73,8 @@ def draw_seeds(X, w, C, have, U):
     for i in range(n):
         mass[i] = np.inf
     for c in range(k):
+        if stop[0]:
+            break
         if c >= have:
             total = 0.0
             for i in range(n):
@@ -161,10 +165,11 @@ def shift(X, i, C, W, c, wi, unit):
 
 
 @kernel
-def move_rows(X, w, z, rows, C, W, N, penalty, cap, unit):
+def move_rows(X, w, z, rows, C, W, N, penalty, cap, unit, excess, stop):
     """Hartigan's moves: each of `rows` in turn goes where J is lowest by the exact change.
 
-    A cluster of its own is one of the places. Returns the number of moves; stops after SWEEPS.
+    A cluster of its own is one of the places. Returns the number of moves; stops after SWEEPS, or
+    when what J has to fall by (`excess`) is more than HOPELESS times what the last sweep gained.
     z, C, W, N are updated; N[c] = 0 is a free slot, the last slot is scratch. A sweep of all `rows`
     notes the frontier, those for which another cluster costs at most MARGIN more than staying; only
     the frontier is swept until it rests, then all rows again, until none of them moves.
@@ -177,10 +182,12 @@ def move_rows(X, w, z, rows, C, W, N, penalty, cap, unit):
     everything = True
     rest = 0.0
     for _ in range(SWEEPS):
-        now = 0
+        now, gained = 0, 0.0
         if everything:
             size = 0
         for t in range(rows.shape[0] if everything else size):
+            if stop[0]:
+                return moved
             i = rows[t] if everything else frontier[t]
             p, wi = z[i], w[i]
             own = sqdist(X, i, C, p)
@@ -215,6 +222,7 @@ def move_rows(X, w, z, rows, C, W, N, penalty, cap, unit):
             if not best < leave * (1 - TOL):
                 continue
             now += 1
+            gained += leave - best
             k += int(N[q] == 0) - int(N[p] == 1)
             if heavy:
                 copy_row(C, slots, C, p)
@@ -230,38 +238,51 @@ def move_rows(X, w, z, rows, C, W, N, penalty, cap, unit):
             N[q] += 1
             z[i] = q
         moved += now
-        if now == 0 and everything:
+        excess -= gained
+        if (now == 0 and everything) or excess > HOPELESS * gained:
             break
         everything = now == 0  # the frontier rests: look at all rows again
     return moved
 
 
 @kernel
-def relax(X, w, C, penalty, cap, unit):
-    """From centres C: nearest centre, then row moves and merges in turn until neither lowers J.
+def relax(X, w, C, penalty, cap, unit, limit, stop):
+    """From centres C: nearest centre, then row moves and merges in turn until neither lowers J, or
+    there is no hope to come below `limit`.
 
+    Where only rounding is left, the moves may undo the merges: what does not lower J is taken back.
     Returns labels, k and J.
     """
     n, m = X.shape[0], C.shape[0]
     z, rows = np.zeros(n, np.int64), np.arange(n)
     for i in range(n):
+        if stop[0]:
+            break
         best = np.inf
         for c in range(m):
             d2 = sqdist(X, i, C, c)
             if d2 < best:
                 best, z[i] = d2, c
     k = close_gaps(z, means(X, w, z, m, unit)[2])
-    while True:
+    lowest, best_z, best_k = np.inf, z, k
+    for _ in range(ROUNDS):
         C, W, N = means(X, w, z, min(n, k + 4) + 1, unit)
-        move_rows(X, w, z, rows, C, W, N, penalty, cap, unit)
+        excess = squared_error(X, w, z, C) + penalty * k - limit
+        move_rows(X, w, z, rows, C, W, N, penalty, cap, unit, excess, stop)
         k = close_gaps(z, N)
         C, W, N = means(X, w, z, k, unit)
-        group, merged = merge_below(C, W, penalty * (1 - TOL), cap, unit)
-        if merged == k:
-            return z, k, squared_error(X, w, z, C) + penalty * k
+        J = squared_error(X, w, z, C) + penalty * k
+        if k <= cap:
+            if not J < lowest:
+                break
+            lowest, best_z, best_k = J, z.copy(), k
+        group, merged = merge_below(C, W, penalty * (1 - TOL), cap, unit, stop)
+        if merged == k or stop[0]:
+            break
         for i in range(n):
             z[i] = group[z[i]]
         k = merged
+    return best_z, best_k, lowest
 
 
 @kernel
@@ -281,4 +302,4 @@ def redraw_some(X, w, C, most, U):
     V = np.empty(k - gone + drawn)
     for t in range(drawn):
         V[k - gone + t] = U[2 + most + t]
-    return new[: draw_seeds(X, w, new, k - gone, V)]
+    return new[: draw_seeds(X, w, new, k - gone, V, np.zeros(1, np.uint8))]

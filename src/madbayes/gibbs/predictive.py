@@ -47,7 +47,7 @@ class PredictiveMixin(ClusterMixin, GibbsMixin):
 
     def predict(self, X: Any) -> np.ndarray:
         """The most probable cluster of `labels_` for each row of X."""
-        return self.predict_proba(X).argmax(axis=1)
+        return self.predict_proba(X).argmax(axis=1).astype(np.int32)
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """How probably each row of X belongs to each cluster of `labels_`, (n_rows, n_clusters_).
