@@ -91,7 +91,7 @@ def quantiles(r: np.ndarray, weight: np.ndarray) -> np.ndarray:
     tail = SHARES < share[first]
     excess = np.interp(-np.log(SHARES[tail]), -np.log(np.maximum(below, 1e-300)), at)
     fitted = np.maximum(middle - s * ndtri_exp(-(y[first] + excess)), 0.0) ** 1.5
-    seen = np.interp(2.0 * SHARES[tail], share, r, left=0.0)  # whatever the law of the tail says
+    seen = np.interp(2.0 * SHARES[tail], share, r)  # whatever the law of the tail says
     out[tail] = np.maximum(fitted, seen)
     return np.maximum.accumulate(out)
 
