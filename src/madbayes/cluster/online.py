@@ -234,7 +234,7 @@ class OnlineMixin(CentersMixin, ABC):
         self._publish(stream, X)
         places, self.inertia_ = self._assign(X, weight)
         self.labels_ = self._names(places)
-        self.objective_ = self.inertia_ + self._price()
+        self._store_history()
         self._calibrate_stream(X, places, weight)
         return self
 
@@ -251,9 +251,15 @@ class OnlineMixin(CentersMixin, ABC):
         early = np.flatnonzero(labels < 0)  # rows of weight 0 before the first cluster
         if early.size:
             labels[early] = self._names(self._assign(X[early], None)[0])
-        self.labels_, self.inertia_ = labels, error
-        self.objective_ = error + self._price()
+        self.labels_, self.inertia_ = labels.astype(np.int32), error
+        self._store_history()
         return self
+
+    def _store_history(self) -> None:
+        """Rows pass by: there is one objective, that of the end."""
+        self.objective_ = self.inertia_ + self._price()
+        self.objective_history_ = np.array([self.objective_])
+        self.n_iter_, self.converged_ = int(self.n_passes), True
 
     def _check_size(self, n: int) -> None:
         """Are n rows enough for `fit`?"""
