@@ -21,7 +21,7 @@ if TYPE_CHECKING:
         SpectralDPMeans,
     )
     from madbayes.features import BPMeans, CollapsedBPMeans, KFeatures, StepwiseKFeatures
-    from madbayes.graph import GraphCut
+    from madbayes.graph import GraphCut, NeighborCut
     from madbayes.multi import HardHDP, KernelHardHDP
     from madbayes.progress import show_progress
 
@@ -40,6 +40,7 @@ __all__ = [
     "KMedoids",
     "KernelDPMeans",
     "KernelHardHDP",
+    "NeighborCut",
     "OnlineDPMeans",
     "OnlineKMeans",
     "SpectralDPMeans",
@@ -61,6 +62,7 @@ _HOME = {
     "DPMedoids": "cluster",
     "EllipticalMeans": "cluster",
     "GraphCut": "graph",
+    "NeighborCut": "graph",
     "KFeatures": "features",
     "KMeans": "cluster",
     "OnlineDPMeans": "cluster",
