@@ -73,7 +73,7 @@ def levels(ptr, J, W, side, steps):
 
 
 @kernel
-def valley(indptr, indices, walk, flow, one, other, where, limit, steps, z, spread, height):
+def valley(indptr, indices, walk, flow, one, other, where, limit, steps, spread, height):
     """How deep the valley between two groups of nodes is: log(side/middle) minus what chance gives.
 
     Above 0: deeper than chance. `where`: -1 for each node of the graph.
@@ -123,11 +123,11 @@ def valley(indptr, indices, walk, flow, one, other, where, limit, steps, z, spre
         crossing[p] += crossing[p - 1]
         rows[p] += rows[p - 1]
     crossing, rows = np.maximum(crossing[: m - 1], 0.0), rows[: m - 1]
-    return depth(crossing, rows, 0.5 * V.sum() / V.size, z, spread, height)
+    return depth(crossing, rows, 0.5 * V.sum() / V.size, spread, height)
 
 
 @inner
-def depth(crossing, rows, half, z, spread, height):
+def depth(crossing, rows, half, spread, height):
     """The deepest valley of a profile; `half` is what half an edge weighs."""
     m = crossing.size
     left, best = np.empty(m, np.int64), 0
@@ -140,8 +140,7 @@ def depth(crossing, rows, half, z, spread, height):
         if crossing[p] > crossing[right]:
             right = p
         lower = left[p] if crossing[left[p]] < crossing[right] else right
-        noise = spread * np.sqrt(1 / (rows[p] + 0.5) + 1 / (rows[lower] + 0.5))
-        value = np.log((crossing[lower] + half) / (crossing[p] + half)) - z * noise
+        value = np.log((crossing[lower] + half) / (crossing[p] + half))
         if value > deepest:
             deepest, at = value, p
     if at < 1 or at > m - 2:
@@ -157,4 +156,4 @@ def depth(crossing, rows, half, z, spread, height):
     # The least of so many levels, as many as do not share their rows
     places = np.sqrt(2 * np.log(max((m + 1) / (rows[at] + 1), 1.0)))
     noise = spread * np.sqrt(1 / (rows[at] + 0.5) + 1 / (rows[lower] + 0.5))
-    return np.log((crossing[lower] + half) / (crossing[at] + half)) - (z + places) * noise
+    return np.log((crossing[lower] + half) / (crossing[at] + half)) - places * noise

@@ -251,7 +251,7 @@ class GraphCut(ClusterMixin, BaseEstimator):
         graph, used = connected_part(A, self.cut)
         start = path = None
         for name in AUTOMATIC:  # of an earlier fit
-            vars(self).pop(name, None)
+            self.__dict__.pop(name, None)
         if resolution == "auto":
             path = find_path(graph, used, A.shape[0], self.cut, rng)
             resolution = path.best().resolution

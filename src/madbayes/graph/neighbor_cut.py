@@ -176,7 +176,7 @@ class NeighborCut(ClusterMixin, BaseEstimator):
         hint = self._hint(resolution)
         rng = check_random_state(self.random_state)
         for name in AUTOMATIC:  # of an earlier fit
-            vars(self).pop(name, None)
+            self.__dict__.pop(name, None)
         linked = self._link(X, rng)
         graph, used = connected_part(linked.A, "normalized")
         if resolution == "auto":

@@ -34,7 +34,6 @@ from madbayes._search.staircase import Choice, Staircase, in_words
 PIECES = 0.5  # the resolution of the pieces
 STEPS = 100  # averages along the links
 LIMIT = 2000  # nodes of each side that are looked at, those nearest to the boundary
-Z = 0.0  # errors that a valley must be deeper than chance
 SPREAD = 1.5  # relative error of a profile × √rows
 HEIGHT = 0.9  # the quantile that is the height of a side
 LEAST = 0.4  # the least depth of a valley, beyond chance
@@ -66,7 +65,7 @@ def join(
     def measure(one: np.ndarray, other: np.ndarray) -> float:
         few, many = (one, other) if one.size <= other.size else (other, one)
         return float(
-            valley(indptr, indices, walk, flow, few, many, where, LIMIT, STEPS, Z, SPREAD, HEIGHT)
+            valley(indptr, indices, walk, flow, few, many, where, LIMIT, STEPS, SPREAD, HEIGHT)
         )
 
     return shallowest_first(indptr, indices, labels, measure)
