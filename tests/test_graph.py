@@ -589,8 +589,8 @@ def test_the_command_finds_and_writes_communities(command):
     assert "2 clusters in 6 nodes and 7 edges" in out
     assert list(labels) == list("012345")
     assert labels["0"] == labels["1"] == labels["2"] != labels["3"] == labels["4"] == labels["5"]
-    assert (command.out / "clusters.csv").read_text().startswith(
-        "cluster,size,conductance\n0,3,0.14"
+    assert (
+        (command.out / "clusters.csv").read_text().startswith("cluster,size,conductance\n0,3,0.14")
     )
     assert not (command.out / "path.png").exists()
     A, _ = ring_of_cliques(12, 5)
@@ -641,3 +641,16 @@ def test_the_command_says_what_is_wrong(command, text, options, says):
     code, _, err, labels = command(text, *options)
     assert code == 2 and not labels
     assert re.search(says.lower(), err.lower())
+
+
+def test_the_command_reads_what_networkx_writes(command):
+    nx = pytest.importorskip("networkx")
+    G = nx.Graph()
+    for u, v in map(str.split, TRIANGLES.splitlines()):
+        G.add_edge(f"n{u}", f"n{v}", weight=2.5)
+    for data in (True, False):
+        text = "\n".join(nx.generate_edgelist(G, data=data)) + "\n"
+        code, out, err, _ = command(text, "--resolution", ".5", "--no-report", name="e.txt")
+        assert code == 0, err
+        assert "2 clusters in 6 nodes and 7 edges" in out
+        assert ("column weight was read as the weight" in err) == data

@@ -1,6 +1,6 @@
 """The verbs for tables: `cluster`, `groups`, `features` and `path`."""
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -68,18 +68,18 @@ def cluster(
 
     Example: madbayes cluster penguins.csv --id name --out penguins
     """
-    from madbayes.cli import pictures, run
+    from madbayes.cli import choose, pictures, run
     from madbayes.cli.show import count
 
     with run.explained(output):
-        make = _estimator(
+        make = choose.estimator(
             penalty, clusters_hint, max_clusters, n_clusters, metric, shape, seed.seed
         )
     run.table_verb(
         "cluster",
         reading,
         output,
-        lambda task: _fit("cluster", task, *make),
+        lambda task: choose.fit_clusters("cluster", task, *make),
         title=lambda task, answer: (
             f"{count(answer.number, 'cluster')} in {count(len(answer.labels), 'row')}"
         ),
@@ -104,15 +104,15 @@ def path(
 
     Example: madbayes path penguins.csv --max-clusters 20
     """
-    from madbayes.cli import pictures, run
+    from madbayes.cli import choose, pictures, run
     from madbayes.cli.show import count, show_path
 
     with run.explained(output):
-        make = _estimator(None, clusters_hint, max_clusters, None, metric, "round", seed.seed)
+        make = choose.estimator(None, clusters_hint, max_clusters, None, metric, "round", seed.seed)
 
     def fit(task: "Task") -> "Answer":
-        answer = _fit("path", task, *make)
-        answer.tables["path.csv"] = path_table(answer.path)
+        answer = choose.fit_clusters("path", task, *make)
+        answer.tables["path.csv"] = choose.path_table(answer.path)
         return answer
 
     run.table_verb(
@@ -127,79 +127,6 @@ def path(
         metric=metric,
         more=lambda console, answer: show_path(console, answer.path),
     )
-
-
-def path_table(path: Any, price: str = "penalty") -> tuple[list[Any], Any]:
-    """The staircase for a CSV file."""
-    figures = dict(path.figures)
-    heading = [f"n_{ {'feature': 'components'}.get(path.of, 'clusters') }"]
-    heading += [f"{price}_low", f"{price}_high", "objective", "score", *figures]
-    steps = [
-        [
-            int(k),
-            float(path.price_low[i]),
-            float(path.price_high[i]),
-            float(path.objective[i]),
-            path.scores.get(int(k), ""),
-            *(float(values[i]) for values in figures.values()),
-        ]
-        for i, k in enumerate(path.number)
-    ]
-    return heading, steps
-
-
-def _estimator(
-    penalty: str | None,
-    hint: int | None,
-    most: int | None,
-    exactly: int | None,
-    metric: str,
-    shape: str,
-    seed: int,
-) -> tuple[Any, str]:
-    """The estimator that the options ask for, and where its penalty comes from."""
-    import madbayes
-    from madbayes.cli.fit import check_metric, parse_penalty
-
-    if shape not in ("round", "any"):
-        raise UserError(f'--shape {shape} should be "round" or "any".')
-    if exactly is not None:
-        if penalty is not None or hint is not None or most is not None or shape == "any":
-            raise UserError(
-                "--n-clusters fixes the number of clusters, so it cannot be combined with "
-                "--penalty, --clusters-hint, --max-clusters or --shape any, which find it. Give "
-                "one or the other."
-            )
-        check_metric(metric)
-        model: Any = madbayes.KMeans(exactly, metric=metric, random_state=seed)
-        return model, "none: the number of clusters was given"
-    if shape == "any":
-        if penalty is not None or hint is not None or most is not None:
-            raise UserError(
-                "--shape any finds the number of clusters from the neighbours of the rows: "
-                "--penalty, --clusters-hint and --max-clusters would be ignored."
-            )
-        if "NeighborCut" not in madbayes.__all__:
-            raise UserError("--shape any needs NeighborCut, which this version does not have.")
-        return madbayes.NeighborCut(metric=metric, random_state=seed), "chosen from the data"
-    check_metric(metric)
-    value: Any
-    value, source = parse_penalty(penalty, hint)
-    limits: Any = {"n_clusters_hint": hint, "max_clusters": most, "metric": metric}
-    return madbayes.DPMeans(penalty=value, random_state=seed, **limits), source
-
-
-def _fit(verb: str, task: "Task", model: Any, penalty_from: str) -> "Answer":
-    from madbayes.cli.fit import clustering, fitted
-    from madbayes.cli.run import weighted
-
-    model, notes = fitted(model, task.X, **weighted(model, task))
-    answer = clustering(verb, model, task.table, task.X, notes, penalty_from)
-    if not hasattr(model, "penalty_"):
-        answer.objective_is = "squared error"
-    if hasattr(model, "resolution_"):
-        answer.penalty_name, answer.objective_is = "resolution", "cut - resolution × clusters"
-    return answer
 
 
 def groups(

@@ -49,7 +49,9 @@ def read_text(
     lines = lines[skipped:]
     if not "".join(lines).strip():
         raise UserError(f"{path} has no rows" + (" after --skip-rows." if skip_rows else "."))
-    delimiter = marked[1] if marked else _delimiter(lines, USUAL.get(ending, ","))
+    delimiter = (
+        marked[1] if marked else _delimiter(lines, USUAL.get(ending, ","), headed is not None)
+    )
     records, ends = _records(lines, delimiter)
     names = records[0]
     if not any(name.strip() for name in names):
@@ -109,7 +111,7 @@ def _records(lines: list[str], delimiter: str) -> tuple[list[list[str]], list[in
     if delimiter == " ":
         for number, line in enumerate(islice(lines, LOOK), 1):
             if line.strip():
-                records.append(line.split())
+                records.append(_fields(line))
                 ends.append(number)
         return records, ends
     reader = csv.reader(iter(lines), delimiter=delimiter)
@@ -120,8 +122,10 @@ def _records(lines: list[str], delimiter: str) -> tuple[list[list[str]], list[in
     return records or [[""]], ends or [1]
 
 
-def _delimiter(lines: list[str], usual: str) -> str:
+def _delimiter(lines: list[str], usual: str, edges: bool = False) -> str:
     """The mark that divides the first records into the most even number of fields."""
+    if edges and any(re.match(r"\S+ +\S+ +\{.*\}$", line.strip()) for line in lines[:LOOK]):
+        return " "  # networkx, with the data of each edge in braces
     best, found = (0.0, 0, False), usual
     for mark in DELIMITERS:
         counts = Counter(len(record) for record in _records(lines, mark)[0])
@@ -136,7 +140,7 @@ def _delimiter(lines: list[str], usual: str) -> str:
     even = len({len(record) for record in records[1:] or records}) == 1
     wide = len(records[-1]) > 1
     numbers = sum(map(_is_number, cells)) >= len(cells) / 2
-    return " " if wide and even and (numbers or usual == " ") else usual
+    return " " if wide and even and (numbers or edges) else usual
 
 
 def _no_title(path: Path, records: list[list[str]], skipped: int) -> None:
@@ -199,11 +203,15 @@ def _ragged(path: Path, error: Exception) -> str:
     return f"{path} could not be read as a table: {text}"[:300]
 
 
-def _one_blank(line: str) -> str:
+def _fields(line: str) -> list[str]:
     """Fields apart by any blanks, except inside braces (networkx writes data of edges so)."""
     start, brace, rest = line.partition("{")
-    quoted = '"' + (brace + rest).replace('"', '""').strip() + '"' if brace else ""
-    return " ".join([*start.split(), *([quoted] if quoted else [])])
+    return [*start.split(), (brace + rest).strip()] if brace else start.split()
+
+
+def _one_blank(line: str) -> str:
+    quoted = (cell.replace('"', '""') for cell in _fields(line))
+    return " ".join(f'"{cell}"' if " " in cell else cell for cell in quoted)
 
 
 def _sheet_row(

@@ -165,6 +165,9 @@ def _steps(seen: Seen, drawn: np.ndarray) -> dict[str, Any]:
     ]
     if figures:
         out["price"] = price_of(seen.model)
+        out["priceName"] = price_name(seen.model)
+        # The paths of other models have a scale of their own, which is no part of the objective.
+        out["priced"] = hasattr(seen.model, "penalty_") or seen.of == "community"
         own = out["steps"][chosen]
         own["k"] = seen.number
         if hasattr(seen.model, "penalty_"):
@@ -175,6 +178,16 @@ def _steps(seen: Seen, drawn: np.ndarray) -> dict[str, Any]:
 def price_of(model: Any) -> float:
     """Where on its path a model stands."""
     return float(getattr(model, "penalty_", model.path_.best().price))
+
+
+def price_name(model: Any) -> str:
+    """What the scale of a path is."""
+    if hasattr(model, "penalty_"):
+        what = "feature" if hasattr(model, "components_") else "cluster"
+        return f"penalty λ for one more {what}"
+    if model.path_.of == "community":
+        return "resolution: what each community earns"
+    return "how far clusters must stand apart"
 
 
 def _divisions(seen: Seen, path: Any) -> list[np.ndarray | None]:

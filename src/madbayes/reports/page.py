@@ -5,7 +5,6 @@ import os
 import re
 import tempfile
 from collections.abc import Mapping, Sequence
-from html import escape
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -13,12 +12,9 @@ from typing import Any
 import numpy as np
 
 from madbayes._search.staircase import count
-from madbayes.plots.palette import COLORS
 from madbayes.reports import facts, svg
+from madbayes.reports.cards import figure, groups, shown
 from madbayes.reports.seen import Seen, see
-
-MOST_CARDS = 40
-SHOWN_COLUMNS = 5  # of typical rows
 
 
 def report(
@@ -92,14 +88,14 @@ def page(
     """The whole file as text."""
     here = files("madbayes.reports")
     parts = {
-        "title": _text(title),
-        "title2": _text(title),
+        "title": shown(title),
+        "title2": shown(title),
         "style": here.joinpath("report.css").read_text("utf-8"),
         "script": here.joinpath("report.js").read_text("utf-8"),
         "headline": _headline(seen),
         "explorer": _explorer(seen),
         "path": _path(seen),
-        "groups": _groups(seen),
+        "groups": groups(seen),
         "history": _history(seen),
         "columns": _columns(model, seen, left_out),
         "notes": _notes(notes),
@@ -111,25 +107,10 @@ def page(
     return re.sub(r"\{\{(\w+)\}\}", lambda match: parts[match[1]], template)
 
 
-def _text(value: Any, most: int = 200) -> str:
-    """Anything as text in HTML; control characters as what they are."""
-    text = str(value)
-    text = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
-    return escape(text if len(text) <= most else text[: most - 1] + "…", quote=True)
-
-
 def _data(content: dict[str, Any]) -> str:
     """JSON that cannot end its script element."""
     text = json.dumps(content, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
-
-
-def _color(label: int) -> str:
-    return COLORS[label % len(COLORS)]
-
-
-def _figure(value: float) -> str:
-    return f"{value:,.4g}" if abs(value) < 1e6 else f"{value:.4g}"
 
 
 def _headline(seen: Seen) -> str:
@@ -145,11 +126,11 @@ def _headline(seen: Seen) -> str:
             f'<i class="{"on" if i <= levels.index(strength) else ""}"></i>' for i in range(1, 4)
         )
         out += f'<p class="sure"><span class="meter" aria-hidden="true">{bars}</span>'
-        out += f"<span><b>Evidence: {_text(strength)}.</b> {_text(choice.reason, 400)}</span></p>"
+        out += f"<span><b>Evidence: {shown(strength)}.</b> {shown(choice.reason, 400)}</span></p>"
         if choice.runners_up:
             others = "".join(f"<span class=chip>{int(k)}</span>" for k, _ in choice.runners_up[:4])
             out += f"<p class=others>Next best: {others}</p>"
-        out += "".join(f"<p class=remark>{_text(r, 500)}</p>" for r in choice.remarks)
+        out += "".join(f"<p class=remark>{shown(r, 500)}</p>" for r in choice.remarks)
     else:
         out += "<p>The number was given, or followed from a penalty that was given.</p>"
     return out + _key_facts(seen)
@@ -169,8 +150,8 @@ def _key_facts(seen: Seen) -> str:
     ):
         value = getattr(model, name, None)
         if isinstance(value, (int, float, np.number)):
-            pairs.append((label, _figure(float(value))))
-    items = "".join(f"<div><dt>{k}</dt><dd>{_text(v)}</dd></div>" for k, v in pairs)
+            pairs.append((label, figure(float(value))))
+    items = "".join(f"<div><dt>{k}</dt><dd>{shown(v)}</dd></div>" for k, v in pairs)
     return f"<dl class=facts>{items}</dl>"
 
 
@@ -184,111 +165,12 @@ def _path(seen: Seen) -> str:
     path = getattr(seen.model, "path_", None)
     if path is None or len(path.number) < 2:
         return ""
+    name = facts.price_name(seen.model)
+    picture = svg.staircase(path, facts.price_of(seen.model), seen.number, name)
     return (
         "<section><h2>The path</h2><p>How many there are depends on what one more costs. A number "
-        "that stays best over a wide range of prices is one that the data supports.</p>"
-        f"{svg.staircase(path, facts.price_of(seen.model), seen.number)}</section>"
-    )
-
-
-def _groups(seen: Seen) -> str:
-    if seen.of == "community":
-        return ""
-    if seen.of == "feature":
-        return _features(seen)
-    order = np.argsort(-seen.sizes, kind="stable")[:MOST_CARDS]
-    shown = sorted(order.tolist()) if seen.number <= MOST_CARDS else order.tolist()
-    cards = "".join(_card(seen, label) for label in shown)
-    more = ""
-    if seen.number > MOST_CARDS:
-        more = f"<p class=note>The {MOST_CARDS} largest of {seen.number} clusters are shown.</p>"
-    if seen.is_sample:
-        more += f"<p class=note>Means and distributions are from {len(seen.counted):,} rows.</p>"
-    return (
-        "<section><h2>What sets each cluster apart</h2><p>Columns by how far the cluster's mean is "
-        "from that of the other rows, in standard deviations. Filled: this cluster; line: the "
-        f"rest.</p>{more}<div class=cards>{cards}</div></section>"
-    )
-
-
-def _card(seen: Seen, label: int) -> str:
-    color, size = _color(label), int(seen.sizes[label])
-    rows = ""
-    for column in facts.apart(seen, label):
-        name, effect = _text(column["name"], 60), column["effect"]
-        says = f"{column['name']}: from {_figure(column['low'])} to {_figure(column['high'])}"
-        rows += (
-            f"<tr><th scope=row>{name}</th><td class=num>{_figure(column['mean'])}</td>"
-            f"<td class='num rest'>{_figure(column['rest'])}</td>{_effect(effect, color)}"
-            f"<td>{svg.histogram(column['inside'], column['outside'], says, color)}</td></tr>"
-        )
-    table = (
-        "<table class=apart><thead><tr><th scope=col>column</th><th scope=col>mean</th>"
-        "<th scope=col>rest</th><th scope=col>difference</th><th scope=col>distribution</th></tr>"
-        f"</thead><tbody>{rows}</tbody></table>"
-        if rows
-        else "<p>No column tells it apart.</p>"
-    )
-    return (
-        f'<article class=card style="--own:{color}"><h3><i class=dot></i>Cluster {label} '
-        f"<small>{size:,} rows, {size / max(seen.n, 1):.1%}</small></h3><div class=scroll>{table}"
-        f"</div>{_rows(seen, label)}</article>"
-    )
-
-
-def _effect(effect: float, color: str) -> str:
-    """A bar to the left or right of the middle, three standard deviations wide at most."""
-    wide = min(abs(effect) / 3, 1) * 50
-    left = 50 if effect >= 0 else 50 - wide
-    return (
-        f'<td class=effect><span class=track><span class=bar style="left:{left:.1f}%;'
-        f'width:{wide:.1f}%;background:{color}"></span></span><span class=value>{effect:+.1f}'
-        "</span></td>"
-    )
-
-
-def _rows(seen: Seen, label: int) -> str:
-    typical, odd = facts.extremes(seen, label)
-    if not typical:
-        return ""
-    columns = [seen.names.index(c["name"]) for c in facts.apart(seen, label)[:SHOWN_COLUMNS]]
-    head = "".join(f"<th scope=col>{_text(seen.names[j], 40)}</th>" for j in columns)
-
-    def lines(rows: list[int], what: str) -> str:
-        out = ""
-        for i in rows:
-            name = _text(seen.ids[seen.counted[i]], 60)
-            cells = "".join(f"<td class=num>{_figure(seen.values[i, j])}</td>" for j in columns)
-            out += f"<tr><th scope=row>{name}</th>{cells}<td class=kind>{what}</td></tr>"
-        return out
-
-    return (
-        "<details><summary>Typical and odd rows</summary><div class=scroll><table class=rows>"
-        f"<thead><tr><th scope=col>{_text(seen.id_name, 40)}</th>{head}<th></th></tr></thead>"
-        f"<tbody>{lines(typical, 'typical')}{lines(odd, 'odd')}</tbody></table></div></details>"
-    )
-
-
-def _features(seen: Seen) -> str:
-    components = np.asarray(seen.model.components_, float)
-    scale = facts.spread(seen.X)
-    cards = ""
-    for k in range(min(len(components), MOST_CARDS)):
-        order = np.argsort(-np.abs(components[k] / scale), kind="stable")[: facts.TOP]
-        rows = ""
-        for j in order.tolist():
-            effect = float(components[k, j] / scale[j])
-            rows += f"<tr><th scope=row>{_text(seen.names[j], 60)}</th>{_effect(effect, _color(k))}"
-            rows += "</tr>"
-        size = int(seen.sizes[k])
-        cards += (
-            f'<article class=card style="--own:{_color(k)}"><h3><i class=dot></i>Feature {k} '
-            f"<small>{size:,} rows, {size / max(seen.n, 1):.1%}</small></h3><table class=apart>"
-            f"<tbody>{rows}</tbody></table></article>"
-        )
-    return (
-        "<section><h2>What each feature adds</h2><p>In standard deviations of the column. A row is "
-        f"the sum of its features.</p><div class=cards>{cards}</div></section>"
+        "that stays best over a wide range is one that the data supports.</p>"
+        f"{picture}</section>"
     )
 
 
@@ -314,14 +196,14 @@ def _columns(model: Any, seen: Seen, left_out: Mapping[str, str]) -> str:
         values = seen.values[:, j]
         done = ["standardized"] if scaled else []
         if fills.get(name) is not None:
-            done.append(f"gaps filled with {_figure(fills[name])}")
+            done.append(f"gaps filled with {figure(fills[name])}")
         cells = (values.mean(), values.std(), values.min(), values.max())
-        rows += f"<tr><th scope=row>{_text(name, 60)}</th>"
-        rows += "".join(f"<td class=num>{_figure(float(v))}</td>" for v in cells)
-        rows += f"<td>{_text(', '.join(done)) or 'as it is'}</td></tr>"
+        rows += f"<tr><th scope=row>{shown(name, 60)}</th>"
+        rows += "".join(f"<td class=num>{figure(float(v))}</td>" for v in cells)
+        rows += f"<td>{shown(', '.join(done)) or 'as it is'}</td></tr>"
     for name, reason in list(left_out.items())[:200]:
-        rows += f"<tr class=out><th scope=row>{_text(name, 60)}</th><td colspan=4></td>"
-        rows += f"<td>left out: {_text(reason)}</td></tr>"
+        rows += f"<tr class=out><th scope=row>{shown(name, 60)}</th><td colspan=4></td>"
+        rows += f"<td>left out: {shown(reason)}</td></tr>"
     more = f"<p class=note>200 of {len(seen.names)} columns.</p>" if len(seen.names) > 200 else ""
     head = "".join(
         f"<th scope=col>{h}</th>" for h in ("column", "mean", "deviation", "min", "max", "done")
@@ -334,7 +216,7 @@ def _columns(model: Any, seen: Seen, left_out: Mapping[str, str]) -> str:
 
 
 def _notes(notes: Sequence[str]) -> str:
-    items = "".join(f"<li>{_text(note, 600)}</li>" for note in notes)
+    items = "".join(f"<li>{shown(note, 600)}</li>" for note in notes)
     return f"<section><h2>Notes</h2><ul>{items}</ul></section>" if items else ""
 
 

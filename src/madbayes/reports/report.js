@@ -235,7 +235,8 @@
   function tell() {
     const s = steps[state.step];
     $("k").textContent = plural(s.k, what);
-    $("objective").textContent = `objective ${figure(s.error + D.sign * state.price * s.k)}`;
+    $("objective").textContent = D.priced
+      ? `objective ${figure(s.error + D.sign * state.price * s.k)}` : "";
     $("price-text").textContent = figure(state.price);
     $("price").setAttribute("aria-valuetext", `${figure(state.price)}: ${plural(s.k, what)}`);
     $("back").hidden = state.price === D.price;
@@ -261,6 +262,7 @@
   }
   if (ends && steps.length > 1) {
     $("slider").hidden = false;
+    $("price-name").textContent = D.priceName;
     $("price").value = position(D.price);
     $("price").addEventListener("input", (event) =>
       go(Math.exp(ends[0] + (ends[1] - ends[0]) * event.target.value / 1000)));

@@ -10,7 +10,7 @@ WIDE, HIGH = 720, 260
 
 
 def histogram(inside: Sequence[float], outside: Sequence[float], label: str, color: str) -> str:
-    """A cluster's distribution (filled) over that of the other rows (outline)."""
+    """A cluster's distribution (filled) over that of the other rows (line); `label` is HTML."""
     top = max(max(inside, default=0), max(outside, default=0)) or 1
     n = len(inside)
     bars = "".join(
@@ -19,12 +19,12 @@ def histogram(inside: Sequence[float], outside: Sequence[float], label: str, col
     )
     steps = " ".join(f"V{24 - 22 * v / top:.1f} h6" for v in outside)
     return (
-        f'<svg class="hist" viewBox="-1 0 {n * 6 + 1} 25" role="img" aria-label="{escape(label)}">'
+        f'<svg class="hist" viewBox="-1 0 {n * 6 + 1} 25" role="img" aria-label="{label}">'
         f'<g fill="{color}">{bars}</g><path d="M-0.5 24 {steps} V24" class="rest"/></svg>'
     )
 
 
-def staircase(path: Any, price: float, number: int) -> str:
+def staircase(path: Any, price: float, number: int, name: str) -> str:
     """The number of groups against the price, both logarithmic, the chosen step marked."""
     low = np.asarray(path.price_low, float)
     high = np.asarray(path.price_high, float)
@@ -66,9 +66,7 @@ def staircase(path: Any, price: float, number: int) -> str:
         f'<line id="here" class="here" x1="{at:.1f}" x2="{at:.1f}" y1="8" y2="{HIGH - 36}" '
         f'data-left="{left:.12g}" data-right="{right:.12g}"/>'
     )
-    what = {"community": "resolution", "feature": "penalty λ for one more feature"}
-    name = what.get(path.of, "penalty λ for one more cluster")
-    parts.append(f'<text x="{WIDE / 2}" y="{HIGH - 3}" class="tick">{name}</text>')
+    parts.append(f'<text x="{WIDE / 2}" y="{HIGH - 3}" class="tick">{escape(name)}</text>')
     return (
         f'<svg class="stairs" viewBox="0 0 {WIDE} {HIGH}" role="img" aria-label="The number of '
         f'groups against the price">{"".join(parts)}</svg>'
@@ -91,7 +89,7 @@ def _numbers(numbers: Any) -> list[int]:
 def history(values: Sequence[float]) -> str:
     """The objective from pass to pass."""
     passes = [v for v in values if np.isfinite(v)]
-    if len(passes) < 2:
+    if len(passes) < 2 or min(passes) == max(passes):
         return ""
     low, high = min(passes), max(passes)
     spots = [
