@@ -254,7 +254,7 @@ def test_cosine_is_the_plain_loop(d):
     np.testing.assert_allclose(model.transform(X) ** 2, squared, atol=1e-9)
     np.testing.assert_array_equal(model.predict(3 * X), np.argmin(squared, axis=1))
     novel = np.where(squared.min(axis=1) > 0.7, -1, model.predict(X))
-    np.testing.assert_array_equal(model.predict(X, novel=True), novel)
+    np.testing.assert_array_equal(model.predict(X, novel="paper"), novel)
     sparse = OnlineDPMeans(0.7, metric="cosine").fit(sp.csr_matrix(X))
     dense = OnlineDPMeans(0.7, metric="cosine").fit(X)
     np.testing.assert_array_equal(sparse.labels_, dense.labels_)
@@ -310,7 +310,7 @@ X = blobs(40, 3, 3, seed=0)
         (OnlineKMeans(2, half_life=9, step=0.1), "give one of them"),
         (OnlineKMeans(2, n_passes=0), "n_passes=0"),
         (OnlineKMeans(2, order="up"), "order='up'"),
-        (OnlineDPMeans(), "needs n_clusters_hint.*give penalty as a number"),
+        (OnlineDPMeans("farthest-first"), "needs n_clusters_hint"),
         (OnlineDPMeans(-1.0), "penalty=-1.0"),
         (OnlineDPMeans(1.0, max_clusters=0), "max_clusters=0"),
         (OnlineDPMeans(1.0, metric="l1"), "metric='l1'"),
@@ -366,7 +366,7 @@ def test_rows_at_once_change_nothing(monkeypatch):
 # "auto"
 
 
-def blobs(n, k=5, d=3, seed=0):
+def groups(n, k=5, d=3, seed=0):
     r = np.random.default_rng(seed)
     centers = r.uniform(-25, 25, (k, d))
     truth = r.integers(0, k, n)
@@ -374,7 +374,7 @@ def blobs(n, k=5, d=3, seed=0):
 
 
 def test_auto_answers_what_dp_means_would():
-    X, _ = blobs(9000)
+    X, _ = groups(9000)
     model = OnlineDPMeans(random_state=0)
     for block in np.array_split(X, 9):
         model.partial_fit(block)
@@ -389,7 +389,7 @@ def test_auto_answers_what_dp_means_would():
 
 
 def test_auto_keeps_the_numbers_of_old_clusters():
-    X, truth = blobs(4000)
+    X, truth = groups(4000)
     model = OnlineDPMeans(random_state=0)
     model.partial_fit(X[truth < 4])
     before = dict(zip(model.cluster_ids_.tolist(), model.cluster_centers_, strict=True))
@@ -403,7 +403,7 @@ def test_auto_keeps_the_numbers_of_old_clusters():
 
 
 def test_auto_forgets_what_is_long_gone():
-    X, truth = blobs(6000)
+    X, truth = groups(6000)
     early, late = X[truth < 3][:2000], X[truth >= 3][:2000]
     model = OnlineDPMeans(half_life=200.0, random_state=0)
     for block in [*np.array_split(early, 4), *np.array_split(late, 8)]:

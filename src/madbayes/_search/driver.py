@@ -290,13 +290,15 @@ def resolve(space: Any, now: Division, trials: int, rng: np.random.RandomState) 
     return now
 
 
-def never_rising(history: Sequence[float]) -> list[float]:
+def never_rising(history: Sequence[float], *, passes: bool = False) -> list[float]:
     """The history without what rounding raised, or lowered beyond its last value.
 
-    Sums over parts of the rows and over all of them differ in their last digits.
+    Sums over parts of the rows and over all of them differ in their last digits. `passes`: one
+    value for each, equal ones too.
     """
     lowest = np.maximum(np.minimum.accumulate(history), history[-1])
-    return [float(v) for v in lowest[np.r_[True, np.diff(lowest) < 0]]]
+    fallen = np.r_[True, (np.diff(lowest) < 0) | passes]
+    return [float(v) for v in lowest[fallen]]
 
 
 def by_size(centers: np.ndarray, weights: np.ndarray) -> np.ndarray:

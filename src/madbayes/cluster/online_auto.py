@@ -33,6 +33,7 @@ from madbayes.cluster.dense_space import DenseSpace, draw
 from madbayes.cluster.path import find_path
 
 SAMPLE = 8192  # rows kept for "how many"
+LEAST = 64  # … also with a short half-life
 BUFFER = 4096  # rows that wait to be reduced
 SMALL = 512  # small clusters, at least; PER_CLUSTER for each cluster
 PER_CLUSTER = 16
@@ -93,9 +94,11 @@ def add_rows(summary: Summary, X: np.ndarray, weight: np.ndarray, run: Run) -> N
 def keep_sample(summary: Summary, rows: np.ndarray, w: np.ndarray, keys: np.ndarray) -> None:
     """The rows with the largest keys."""
     keys = np.r_[summary.keys, keys]
-    keep = np.arange(len(keys))
-    if len(keys) > SAMPLE:
-        keep = np.sort(np.argpartition(-keys, SAMPLE - 1)[:SAMPLE])
+    keep, size = np.arange(len(keys)), SAMPLE
+    if summary.half_life:  # as many as count for something: more would be the old ones
+        size = min(size, max(LEAST, int(summary.half_life)))
+    if len(keys) > size:
+        keep = np.sort(np.argpartition(-keys, size - 1)[:size])
     summary.sample = np.vstack([summary.sample, rows])[keep]
     summary.sample_weight = np.r_[summary.sample_weight, w][keep]
     summary.keys = keys[keep]

@@ -3,7 +3,6 @@
 from typing import Any, Literal, Self
 
 import numpy as np
-from sklearn.utils.validation import check_is_fitted
 
 from madbayes._engine.checks import (
     check_count,
@@ -110,9 +109,9 @@ class OnlineDPMeans(OnlineMixin):
     asks at the end. `labels_` of a block are the nearest clusters at its end.
 
     With a number the result is the same to the bit however the rows are cut into blocks (with
-    "farthest-first", given the same first block), and for a model that was pickled on the way. It depends on the
-    order of the rows. Memory grows with the clusters, not with the stream; a CSR block is made
-    dense part by part.
+    "farthest-first", given the same first block), and for a model that was pickled on the way. It
+    depends on the order of the rows. Memory grows with the clusters, not with the stream; a CSR
+    block is made dense part by part.
 
     Examples
     --------
@@ -123,7 +122,7 @@ class OnlineDPMeans(OnlineMixin):
     [0, 0, 1]
     >>> model.partial_fit([[22.0], [50.0]]).cluster_centers_.ravel().tolist()
     [0.5, 21.0, 50.0]
-    >>> model.predict([[2.0], [30.0]], novel=True).tolist()
+    >>> model.predict([[2.0], [30.0]], novel="paper").tolist()
     [0, -1]
     """
 
@@ -158,15 +157,11 @@ class OnlineDPMeans(OnlineMixin):
         self.random_state = random_state
         self.n_jobs = n_jobs
 
-    def predict(self, X: Any, novel: bool = False) -> np.ndarray:
-        """The number (`cluster_ids_`) of the nearest centre for each row of X.
+    def _predict(self, X: Any, novel: Any, **how: Any) -> np.ndarray:
+        return self._names(super()._predict(X, novel, **how))
 
-        With ``novel=True``, -1 where the squared distance to it is more than `penalty_`: such a row
-        would open a cluster.
-        """
-        check_is_fitted(self)
-        places = self._nearest(X, penalty=self.penalty_ if novel else None)[0]
-        return np.where(places < 0, -1, self.cluster_ids_[places])
+    def _names(self, places: np.ndarray) -> np.ndarray:
+        return np.where(places < 0, -1, self.cluster_ids_[places]).astype(np.int32)
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Start afresh and let the rows of X pass by, `n_passes` times."""
@@ -246,15 +241,13 @@ class OnlineDPMeans(OnlineMixin):
         with workers(1) as run:
             labels = nearest(summary.points, summary.centers, run)
         self.counts_ = np.bincount(labels, summary.weights, minlength=self.n_clusters_)
+        self._calibrate_stream(summary.sample, self._assign(summary.sample, None)[0], None)
 
     def _finish(self, X: Any, weight: np.ndarray) -> Self:
-        self.labels_, self.inertia_ = self._label(X, weight)
+        places, self.inertia_ = self._assign(X, weight)
+        self.labels_ = self._names(places)
         self._store_history()
         return self
-
-    def _label(self, X: Any, weight: np.ndarray | None) -> tuple[np.ndarray, float]:
-        places, error = self._assign(X, weight)
-        return self.cluster_ids_[places].astype(np.int32), error
 
     def _begin(self, X: Any, weight: np.ndarray | None, stream: Stream | None = None) -> Stream:
         penalty = check_penalty(self.penalty, "auto", "farthest-first")
