@@ -10,6 +10,7 @@ import argparse
 import cosine
 import dp_means
 import features
+import gibbs
 import graphs
 import hdp
 import how_many
@@ -30,6 +31,7 @@ SCRIPTS = {
     "graphs": graphs,
     "kernels": kernels,
     "hdp": hdp,
+    "gibbs": gibbs,
 }
 
 
