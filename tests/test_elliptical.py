@@ -199,14 +199,14 @@ def test_predict_transform_and_novel_rows():
         np.testing.assert_allclose(D[:, c], np.sqrt(d2), rtol=1e-7, atol=1e-9)
     np.testing.assert_array_equal(model.predict(X), D.argmin(axis=1))
     far = X.mean(axis=0) + 1e3
-    assert model.predict([far], novel=True)[0] == -1
+    assert model.predict([far], novel="paper")[0] == -1
     assert model.predict([far])[0] >= 0
     np.testing.assert_array_equal(
-        model.predict(X, novel=True) == -1, D.min(axis=1) ** 2 > model.penalty_
+        model.predict(X, novel="paper") == -1, D.min(axis=1) ** 2 > model.penalty_
     )
     assert model.score(X) == pytest.approx(-(D.min(axis=1) ** 2).sum())
-    with pytest.raises(ValueError, match="novel=True needs a model"):
-        EllipticalMeans(2).fit(X).predict(X, novel=True)
+    with pytest.raises(ValueError, match="no penalty"):
+        EllipticalMeans(2).fit(X).predict(X, novel="paper")
 
 
 @pytest.mark.parametrize(

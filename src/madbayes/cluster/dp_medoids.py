@@ -34,7 +34,6 @@ from typing import Any, Self
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_is_fitted
 
 from madbayes._engine.checks import check_choice, check_count, check_hint, check_weight
 from madbayes._engine.dissimilarity import (
@@ -231,7 +230,7 @@ class DPMedoids(MedoidsMixin):
     >>> model = DPMedoids(penalty=20.0).fit(X)
     >>> model.cluster_centers_.tolist(), model.objective_
     ([[10.0, 2.0], [1.0, 2.0], [99.0, 2.0]], 68.0)
-    >>> model.predict([[1.0, 3], [50, 2]], novel=True).tolist()
+    >>> model.predict([[1.0, 3], [50, 2]], novel="paper").tolist()
     [1, -1]
     """
 
@@ -295,16 +294,8 @@ class DPMedoids(MedoidsMixin):
                 ConvergenceWarning,
                 stacklevel=2,
             )
+        self._calibrate(X, self.labels_, weight)
         return self
-
-    def predict(self, X: Any, novel: bool = False) -> np.ndarray:
-        """The index of the nearest medoid for each row of X.
-
-        With ``novel=True``, -1 where the dissimilarity to it is more than `penalty_`: such a row
-        would open a cluster of its own.
-        """
-        check_is_fitted(self)
-        return self._nearest(X, penalty=self.penalty_ if novel else None)[0]
 
     def _find_penalty(
         self,

@@ -41,6 +41,7 @@ from madbayes._engine.partition import measure_to_fit
 from madbayes._engine.rows import Rows
 from madbayes._engine.threads import workers
 from madbayes._estimators.centers import CentersMixin
+from madbayes._estimators.novelty_mixin import Closest, without_ellipse
 from madbayes._kernels import ellipses as kernels
 from madbayes.cluster.elliptical_search import Division, Problem, assign, kmeans, search
 
@@ -266,6 +267,7 @@ class EllipticalMeans(CentersMixin):
         self.objective_ = float(self.objective_history_[-1])
         self.n_iter_ = len(history) - 1 + converged  # the last pass found nothing
         self.converged_ = converged
+        self._calibrate(X, self.labels_, weight)
         return self
 
     def transform(self, X: Any) -> np.ndarray:
@@ -274,32 +276,35 @@ class EllipticalMeans(CentersMixin):
         X = self._check_rows(X, reset=False)
         return np.sqrt(self._distances(X)).astype(Rows(X).dtype, copy=False)
 
-    def predict(self, X: Any, novel: bool = False) -> np.ndarray:
-        """The cluster with the smallest Mahalanobis distance for each row of X.
-
-        With ``novel=True`` (and a penalty), -1 where its square is more than `penalty_`: such a row
-        would open a cluster of its own.
-        """
-        check_is_fitted(self)
-        if novel and self.penalty_ == 0:
-            raise ValueError("novel=True needs a model that was fitted with a penalty.")
-        return self._nearest(X, penalty=self.penalty_ if novel else None)[0]
-
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
         """Minus the sum of squared Mahalanobis distances to the nearest centres."""
         return -self._nearest(X, sample_weight)[1]
 
-    def _nearest(
-        self, X: Any, sample_weight: Any = None, penalty: float | None = None
-    ) -> tuple[np.ndarray, float]:
+    def _new_rows(self, X: Any) -> np.ndarray:
         check_is_fitted(self)
-        X = self._check_rows(X, reset=False)
+        return self._check_rows(X, reset=False)
+
+    def _gaps(self, X: Any) -> np.ndarray:
+        return self._distances(X)
+
+    def _closest(self, X: Any) -> Closest:
+        X = self._new_rows(X)
+        labels, d2 = self._nearest(X)[0], self._gaps(X)
+        return Closest(labels, d2[np.arange(len(d2)), labels], lambda rows: self._gaps(X[rows]))
+
+    def _held_out(
+        self, X: Any, rows: np.ndarray, label: np.ndarray, weight: np.ndarray, total: np.ndarray
+    ) -> np.ndarray:
+        """Without the row, mean and covariance change: see `without_ellipse`."""
+        d2 = self._gaps(X[rows])[np.arange(len(rows)), label]
+        return without_ellipse(d2, label, weight, total, X.shape[1])
+
+    def _nearest(self, X: Any, sample_weight: Any = None) -> tuple[np.ndarray, float]:
+        X = self._new_rows(X)
         weight = check_weight(sample_weight, X.shape[0])
         d2 = self._distances(X)
         labels = d2.argmin(axis=1).astype(np.int32)
         lowest = d2[np.arange(len(d2)), labels]
-        if penalty is not None:
-            labels[lowest > penalty] = -1
         return labels, float(lowest.sum() if weight is None else weight @ lowest)
 
     def _check_size(self, n: int) -> tuple[int, float | None]:

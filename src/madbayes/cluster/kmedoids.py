@@ -284,6 +284,7 @@ class KMedoids(MedoidsMixin):
                 ConvergenceWarning,
                 stacklevel=2,
             )
+        self._calibrate(X, self.labels_, weight)
         return self
 
     def _given_rows(self, k: int, used: np.ndarray) -> Any:
