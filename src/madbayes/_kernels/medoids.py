@@ -172,17 +172,14 @@ def sweep(D, w, M, k, cap, penalty, near, second, dn, ds, idle):
 
 
 @kernel
-def best_row(D, w):
-    """The row to which all rows together are nearest."""
-    best, lowest = 0, np.inf
+def totals(D, w):
+    """What all rows together pay when c is the only medoid, for each c."""
+    out = np.zeros(D.shape[0])
     for c in range(D.shape[0]):
         row = D[c]
-        total = 0.0
         for i in range(D.shape[1]):
-            total += w[i] * row[i]
-        if total < lowest:
-            best, lowest = c, total
-    return best
+            out[c] += w[i] * row[i]
+    return out
 
 
 @kernel

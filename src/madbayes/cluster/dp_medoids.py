@@ -36,25 +36,41 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from madbayes._engine.checks import check_choice, check_count, check_hint, check_weight
+from madbayes._engine.checks import (
+    check_choice,
+    check_count,
+    check_effort,
+    check_hint,
+    check_weight,
+)
 from madbayes._engine.dissimilarity import (
     MedoidsMixin,
     Metric,
     check_dissimilar,
     check_params,
+    check_total,
     matrix,
+    paid,
     part,
 )
 from madbayes._engine.threads import workers
 from madbayes._kernels import medoids as kernels
-from madbayes.cluster.kmedoids import Medoids, assign, by_size, grow, never_rising, swap
+from madbayes.cluster.medoid_search import (
+    Medoids,
+    assign,
+    by_size,
+    grow,
+    never_rising,
+    renew,
+    swap,
+)
 
 SAMPLE = 2000  # rows that "auto" looks at
 
 
 def objective(D: np.ndarray, weight: np.ndarray, medoids: np.ndarray, penalty: float) -> float:
     """J when every row is with its nearest medoid."""
-    return float(weight @ D[medoids].min(axis=0)) + penalty * len(medoids)
+    return paid(weight, D[medoids].min(axis=0)) + penalty * len(medoids)
 
 
 def follow_paper(
@@ -63,7 +79,7 @@ def follow_paper(
     """KJ Algorithm 1 with medoids, the rows in their order."""
     n = len(D)
     medoids = np.empty(n, np.int64)
-    medoids[0], k = kernels.best_row(D, weight), 1  # 1.
+    medoids[0], k = kernels.totals(D, weight).argmin(), 1  # 1.
     labels = np.zeros(n, np.int32)
     history: list[float] = []
     converged = False
@@ -78,23 +94,31 @@ def follow_paper(
             kept, new = np.unique(labels, return_inverse=True)
             labels, k = new.astype(np.int32), len(kept)
             medoids[:k] = medoids[kept]
-            history.append(float(weight @ D[medoids[labels], np.arange(n)]) + penalty * k)
+            history.append(paid(weight, D[medoids[labels], np.arange(n)]) + penalty * k)
     medoids = medoids[:k].copy()
     history.append(objective(D, weight, medoids, penalty))
     return Medoids(medoids, history[-1], history, n_iter, converged)
 
 
 def search(
-    D: np.ndarray, weight: np.ndarray, penalty: float, *, cap: int, max_iter: int
+    D: np.ndarray,
+    weight: np.ndarray,
+    penalty: float,
+    *,
+    cap: int,
+    max_iter: int,
+    effort: float,
+    random_state: np.random.RandomState,
 ) -> Medoids:
-    """Grow; then open, swap and close until none of it helps."""
-    medoids = grow(D, weight, cap, penalty)  # 1.
-    return swap(D, weight, medoids, max_iter=max_iter, cap=cap, penalty=penalty)  # 2. and 3.
+    """Grow; open, swap and close; renew (`medoid_search`)."""
+    options: dict[str, Any] = {"cap": cap, "penalty": penalty, "max_iter": max_iter}
+    found = swap(D, weight, grow(D, weight, cap, penalty), **options)
+    return renew(D, weight, found, effort=effort, random_state=random_state, **options)
 
 
 def farthest_first(D: np.ndarray, weight: np.ndarray, n_clusters: int) -> float:
     """A penalty for about so many clusters: KJ 6.1 from the best single row."""
-    member = kernels.best_row(D, weight)
+    member = int(kernels.totals(D, weight).argmin())
     closest = np.full(len(D), np.inf)
     for round_ in range(n_clusters):
         np.minimum(closest, D[member], out=closest)
@@ -110,27 +134,27 @@ def farthest_first(D: np.ndarray, weight: np.ndarray, n_clusters: int) -> float:
 def staircase(D: np.ndarray, weight: np.ndarray, most: int) -> np.ndarray:
     """(k, λ_low, λ_high) for each k <= most that is the best for some penalty."""
     medoids = grow(D, weight, 1)
-    paid = [float(D[medoids[0]] @ weight)]
-    while len(paid) < min(most + 1, len(D)) and paid[-1] > 0:
+    costs = [paid(weight, D[medoids[0]])]
+    while len(costs) < min(most + 1, len(D)) and costs[-1] > 0:
         k = len(medoids)
         slots = np.append(medoids, 0)
         kernels.grow(D, weight, slots, k, k + 1, -1.0, assign(D, medoids)[2])
         found = swap(D, weight, slots, max_iter=5)
         medoids = found.rows
-        paid.append(min(paid[-1], found.objective))
+        costs.append(min(costs[-1], found.objective))
     hull = [1]
-    for k in range(2, len(paid) + 1):  # the lower convex hull: slopes that only shrink
-        while len(hull) > 1 and slope(paid, hull[-2], hull[-1]) <= slope(paid, hull[-1], k):
+    for k in range(2, len(costs) + 1):  # the lower convex hull: slopes that only shrink
+        while len(hull) > 1 and slope(costs, hull[-2], hull[-1]) <= slope(costs, hull[-1], k):
             hull.pop()
         hull.append(k)
-    falls = [slope(paid, a, b) for a, b in pairwise(hull)]
+    falls = [slope(costs, a, b) for a, b in pairwise(hull)]
     low = [*falls, 0.0]  # below the last one: unknown, or nothing left to pay
     steps = np.column_stack([hull, low, [np.inf, *falls]])
-    return steps if paid[-1] == 0.0 and hull[-1] <= most else steps[:-1]
+    return steps if costs[-1] == 0.0 and hull[-1] <= most else steps[:-1]
 
 
-def slope(paid: list[float], a: int, b: int) -> float:
-    return (paid[a - 1] - paid[b - 1]) / (b - a)
+def slope(costs: list[float], a: int, b: int) -> float:
+    return (costs[a - 1] - costs[b - 1]) / (b - a)
 
 
 def noise(n: int) -> float:
@@ -244,6 +268,7 @@ class DPMedoids(MedoidsMixin):
         algorithm: str = "search",
         max_clusters: int | None = None,
         n_clusters_hint: int | None = None,
+        effort: float = 1.0,
         max_iter: int = 300,
         random_state: Any = None,
         n_jobs: int | None = None,
@@ -254,6 +279,7 @@ class DPMedoids(MedoidsMixin):
         self.algorithm = algorithm
         self.max_clusters = max_clusters
         self.n_clusters_hint = n_clusters_hint
+        self.effort = effort
         self.max_iter = max_iter
         self.random_state = random_state
         self.n_jobs = n_jobs
@@ -264,6 +290,7 @@ class DPMedoids(MedoidsMixin):
         weight = check_weight(sample_weight, X.shape[0])
         check_cost(self.penalty)
         check_choice("algorithm", self.algorithm, "search", "paper")
+        effort = check_effort(self.effort)
         max_iter = check_count("max_iter", self.max_iter)
         used = np.arange(X.shape[0]) if weight is None else np.flatnonzero(weight > 0)
         cap = used.size
@@ -276,9 +303,20 @@ class DPMedoids(MedoidsMixin):
         with workers(self.n_jobs) as run:
             D = matrix(counted, self.metric, self._metric_params, run)
         w = np.ones(used.size) if weight is None else weight[used]
+        check_total(D, w)
         self.penalty_ = self._find_penalty(D, w, cap, hint, random_state)
-        step = search if self.algorithm == "search" else follow_paper
-        result = step(D, w, self.penalty_, cap=cap, max_iter=max_iter)
+        if self.algorithm == "paper":
+            result = follow_paper(D, w, self.penalty_, cap=cap, max_iter=max_iter)
+        else:
+            result = search(
+                D,
+                w,
+                self.penalty_,
+                cap=cap,
+                max_iter=max_iter,
+                effort=effort,
+                random_state=random_state,
+            )
         rows = by_size(D, w, result.rows) if self.algorithm == "search" else result.rows
         del D, counted
         self._store_medoids(X, used[rows])
