@@ -17,7 +17,7 @@ from sklearn.metrics.pairwise import pairwise_kernels
 from sklearn.pipeline import make_pipeline
 
 import madbayes._engine.gram as gram
-import madbayes._engine.kernel_base as kernel_base
+import madbayes._estimators.kernel as kernel_base
 import madbayes.cluster.kernel_search as kernel_search
 from madbayes import DPMeans, KernelDPMeans
 from madbayes.cluster.kernel_dp_means import objective as written_objective

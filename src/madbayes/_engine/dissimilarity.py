@@ -9,12 +9,12 @@ import scipy.sparse as sp
 from sklearn.metrics import pairwise_distances
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from madbayes._engine.base import CentersMixin
 from madbayes._engine.checks import check_rows, check_weight
 from madbayes._engine.partition import measure_to_fit
 from madbayes._engine.rows import Rows, segments
 from madbayes._engine.seeding import squared_distances
 from madbayes._engine.threads import Run, workers
+from madbayes._estimators.centers import CentersMixin
 from madbayes._kernels.medoids import symmetric
 
 Metric = str | Callable[[np.ndarray, np.ndarray], float]

@@ -25,7 +25,6 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from madbayes._engine.base import CentersMixin
 from madbayes._engine.checks import (
     check_choice,
     check_count,
@@ -39,13 +38,14 @@ from madbayes._engine.lloyd import nearest
 from madbayes._engine.partition import Partition, measure_to_fit
 from madbayes._engine.rows import Rows, restore
 from madbayes._engine.threads import Run, workers
+from madbayes._estimators.centers import CentersMixin
 from madbayes._kernels import moves
 from madbayes._kernels.collapsed import RECENT, pass_over_rows
 from madbayes._kernels.rows import squared_error
 from madbayes.cluster.dp_means import by_size, objective, shifted_rows
 from madbayes.cluster.dp_search import Problem, over_segment
-from madbayes.penalties.farthest import largest_gap
-from madbayes.penalties.path import find_path
+from madbayes.cluster.farthest import largest_gap
+from madbayes.cluster.path import find_path
 
 LOST = 1e-12  # of the size of X: how far a mean may be off by rounding
 

@@ -25,7 +25,6 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from madbayes._engine.base import CentersMixin
 from madbayes._engine.checks import (
     check_choice,
     check_count,
@@ -39,10 +38,11 @@ from madbayes._engine.partition import Frame, Partition, measure_to_fit
 from madbayes._engine.progress import Stage
 from madbayes._engine.rows import Rows, arrange, restore
 from madbayes._engine.threads import Run, workers
+from madbayes._estimators.centers import CentersMixin
 from madbayes.cluster.dp_search import dp_search
+from madbayes.cluster.farthest import largest_gap
+from madbayes.cluster.path import find_path
 from madbayes.cluster.sparse_search import sparse_search
-from madbayes.penalties.farthest import largest_gap
-from madbayes.penalties.path import find_path
 
 FIRST_STRETCH = 1024  # rows before the first look at who opens a cluster
 FAR_ROWS = 8192  # rows under the serial rule at a time

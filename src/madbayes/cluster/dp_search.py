@@ -29,8 +29,6 @@ from functools import partial
 
 import numpy as np
 
-from madbayes._engine import division
-from madbayes._engine.division import SAMPLE, Division, count_trials, resolve
 from madbayes._engine.lloyd import lloyd_passes, nearest, nearest_bounds
 from madbayes._engine.progress import Stage
 from madbayes._engine.threads import Run
@@ -38,6 +36,8 @@ from madbayes._kernels import moves
 from madbayes._kernels.moves import TOL
 from madbayes._kernels.rows import squared_error
 from madbayes._kernels.ward import merge_below
+from madbayes._search import division
+from madbayes._search.division import SAMPLE, Division, count_trials, resolve
 
 NEIGHBOURS = 12  # clusters in a neighbourhood
 SPLITS = 3  # starts per split

@@ -29,7 +29,6 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from madbayes._engine.base import CentersMixin
 from madbayes._engine.checks import (
     DTYPES,
     check_choice,
@@ -41,6 +40,7 @@ from madbayes._engine.checks import (
 from madbayes._engine.partition import measure_to_fit
 from madbayes._engine.rows import Rows
 from madbayes._engine.threads import workers
+from madbayes._estimators.centers import CentersMixin
 from madbayes._kernels import ellipses as kernels
 from madbayes.cluster.elliptical_search import Division, Problem, assign, kmeans, search
 

@@ -31,14 +31,14 @@ from madbayes._engine.checks import (
     check_rows,
 )
 from madbayes._engine.gram import Gram, sums_of
-from madbayes._engine.kernel_base import KernelMixin
 from madbayes._engine.rows import Rows
 from madbayes._engine.threads import workers
+from madbayes._estimators.kernel import KernelMixin
 from madbayes._kernels.kernel_moves import assign_or_open as assign_block
 from madbayes._kernels.kernel_moves import distances
+from madbayes.cluster.farthest import largest_gap
+from madbayes.cluster.kernel_path import kernel_path
 from madbayes.cluster.kernel_search import KernelDivision, divide, features_of, kernel_search
-from madbayes.penalties.farthest import largest_gap
-from madbayes.penalties.kernel_path import widest_step
 
 
 def objective(K: np.ndarray, labels: np.ndarray, penalty: float) -> float:
@@ -243,9 +243,8 @@ class KernelDPMeans(KernelMixin):
             needed = not printed or isinstance(penalty, str)
             features = features_of(gram, w) if needed else np.empty((0, 0))
             if penalty == "auto":
-                self.evidence_ = widest_step(
-                    features, w, cap, self.n_clusters_hint, random_state, run
-                )
+                self.path_ = kernel_path(features, w, cap, self.n_clusters_hint, random_state, run)
+                self.evidence_ = self.path_.best()
                 penalty = self.evidence_.penalty
             elif penalty == "farthest-first":
                 penalty = largest_gap(Rows(features), w, check_hint(self.n_clusters_hint), run)

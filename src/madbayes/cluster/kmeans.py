@@ -19,7 +19,6 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
-from madbayes._engine.base import CentersMixin
 from madbayes._engine.checks import (
     check_choice,
     check_count,
@@ -32,6 +31,7 @@ from madbayes._engine.progress import Stage
 from madbayes._engine.rows import arrange, restore, segments, unit_rows
 from madbayes._engine.seeding import kmeans_plus_plus, random_rows, squared_distances
 from madbayes._engine.threads import Run, workers
+from madbayes._estimators.centers import CentersMixin
 
 
 @dataclass(frozen=True)

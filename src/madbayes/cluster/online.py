@@ -25,7 +25,6 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from sklearn.utils import check_random_state
 
-from madbayes._engine.base import CentersMixin
 from madbayes._engine.checks import (
     check_choice,
     check_count,
@@ -36,6 +35,7 @@ from madbayes._engine.checks import (
 from madbayes._engine.partition import NO_WEIGHT, check_reach, measure_to_fit, power_of_two
 from madbayes._engine.rows import COPY_VALUES, DIRECT_COLUMNS, Rows
 from madbayes._engine.threads import workers
+from madbayes._estimators.centers import CentersMixin
 from madbayes._kernels.moves import TOL
 from madbayes._kernels.online import follow_rows
 from madbayes._kernels.ward import merge_below

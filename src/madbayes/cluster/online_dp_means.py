@@ -8,8 +8,8 @@ from sklearn.utils.validation import check_is_fitted
 from madbayes._engine.checks import check_count, check_hint, check_penalty
 from madbayes._engine.rows import Rows
 from madbayes._engine.threads import workers
+from madbayes.cluster.farthest import largest_gap
 from madbayes.cluster.online import OnlineMixin, Rule, Stream
-from madbayes.penalties.farthest import largest_gap
 
 OR_A_NUMBER = " Or give penalty as a number: the square of how far a row may be from a centre."
 

@@ -27,22 +27,22 @@ from sklearn.utils import check_random_state
 
 from madbayes._engine.checks import check_count, check_penalty, check_rows, dense
 from madbayes._engine.gram import HELD_ROWS, Gram
-from madbayes._engine.kernel_base import KernelMixin, is_all
 from madbayes._engine.lloyd import lloyd_passes, nearest
 from madbayes._engine.rows import Rows
 from madbayes._engine.seeding import kmeans_plus_plus
-from madbayes._engine.spectrum import (
+from madbayes._engine.threads import Run, workers
+from madbayes._estimators.kernel import KernelMixin, is_all
+from madbayes.cluster import dp_search, kernel_search
+from madbayes.cluster.dp_means import by_size
+from madbayes.cluster.kernel_path import kernel_path
+from madbayes.cluster.path import find_path
+from madbayes.cluster.spectrum import (
     DENSE,
     Spectrum,
     dense_spectrum,
     lanczos_spectrum,
     linear_spectrum,
 )
-from madbayes._engine.threads import Run, workers
-from madbayes.cluster import dp_search, kernel_search
-from madbayes.cluster.dp_means import by_size
-from madbayes.penalties.kernel_path import widest_step
-from madbayes.penalties.path import find_path
 
 STARTS = 3  # of k-means
 SAMPLE = 10_000  # rows (at least 50 per cluster) that it looks at
@@ -264,7 +264,8 @@ class SpectralDPMeans(KernelMixin):
         X = dense(X, "SpectralDPMeans")
         self._kernel, rows = self._place(X, used, w, run)  # 1.
         if penalty == "auto":
-            self.evidence_ = find_path(rows, w, cap, None, random_state, run).best()
+            self.path_ = find_path(rows, w, cap, None, random_state, run).without_rows()
+            self.evidence_ = self.path_.best()
             penalty = self.evidence_.penalty
         weighted = bool((w != 1).any())
         scaled = rows * np.sqrt(w)[:, None] if weighted else rows
@@ -311,7 +312,8 @@ class SpectralDPMeans(KernelMixin):
             penalty = widest_gap(gram, w, cap, random_state)
         elif penalty == "auto":
             features = kernel_search.features_of(gram, w)
-            self.evidence_ = widest_step(features, w, cap, None, random_state, run)
+            self.path_ = kernel_path(features, w, cap, None, random_state, run)
+            self.evidence_ = self.path_.best()
             penalty = self.evidence_.penalty
         spectrum, trace = centred_spectrum(gram, w, penalty, random_state)  # 1., 2.
         z = self._cluster_spectrum(spectrum, trace, w, penalty, cap, random_state, run)

@@ -32,13 +32,13 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from madbayes._engine.base import CentersMixin
 from madbayes._engine.checks import check_choice, check_count, check_rows, check_weight
 from madbayes._engine.groups import Grouped, Groups, check_groups, gather, put_together
 from madbayes._engine.partition import check_reach, measure
 from madbayes._engine.rows import Rows
 from madbayes._engine.seeding import squared_distances
 from madbayes._engine.threads import Run, workers
+from madbayes._estimators.centers import CentersMixin
 from madbayes._kernels import hdp
 from madbayes._kernels.moves import close_gaps, means
 from madbayes._kernels.rows import squared_error

@@ -23,14 +23,14 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from madbayes._engine import division
-from madbayes._engine.division import SAMPLE, Division, count_trials, resolve
 from madbayes._engine.groups import starts
 from madbayes._engine.lloyd import lloyd_passes
 from madbayes._engine.threads import Run
 from madbayes._kernels import hdp, moves
 from madbayes._kernels.moves import TOL
 from madbayes._kernels.ward import merge_below
+from madbayes._search import division
+from madbayes._search.division import SAMPLE, Division, count_trials, resolve
 
 SEEDS = 256  # small clusters to start from
 NEIGHBOURS = 8  # clusters in a neighbourhood

@@ -35,9 +35,9 @@ from madbayes._engine.threads import Run
 from madbayes._kernels import hdp
 from madbayes._kernels.moves import draw_seeds, means
 from madbayes._kernels.rows import squared_error
+from madbayes.cluster.path import find_path
+from madbayes.multi.farthest import group_gap, local_gap
 from madbayes.multi.hard_hdp_search import Division, Problem, descend, over_segment, renew
-from madbayes.penalties.hdp import group_gap, local_gap
-from madbayes.penalties.path import find_path
 
 SAMPLE = 4000  # rows that candidates are made from
 STEP = 1.6  # from one λ_g to the next

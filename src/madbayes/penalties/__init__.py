@@ -1,11 +1,13 @@
-"""Ways to choose the penalty."""
+"""Ways to choose the penalty, for every family in one place."""
 
+from madbayes._search.staircase import Choice, Staircase
+from madbayes.cluster.farthest import farthest_first
+from madbayes.cluster.path import path
+from madbayes.multi.farthest import hdp_farthest_first
 from madbayes.penalties.cut_path import CutChoice, CutPath, cut_path
-from madbayes.penalties.farthest import farthest_first
 from madbayes.penalties.feature_path import FeaturePath, feature_path
-from madbayes.penalties.hdp import hdp_farthest_first
-from madbayes.penalties.path import path
-from madbayes.penalties.staircase import Choice, PenaltyPath
+
+PenaltyPath = Staircase  # what `path` returns
 
 __all__ = [
     "Choice",
@@ -13,6 +15,7 @@ __all__ = [
     "CutPath",
     "FeaturePath",
     "PenaltyPath",
+    "Staircase",
     "cut_path",
     "farthest_first",
     "feature_path",

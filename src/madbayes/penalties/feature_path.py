@@ -23,7 +23,7 @@ from madbayes._engine.feature_blocks import Allocation
 from madbayes._engine.feature_search import search
 from madbayes._engine.rows import Rows, segments
 from madbayes._engine.threads import workers
-from madbayes.penalties.staircase import lower_hull
+from madbayes._search.staircase import lower_hull
 
 MAX_ROWS = 10_000
 WIDE_ROWS = 4000  # wide tables of up to so many rows are turned before the search

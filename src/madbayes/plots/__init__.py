@@ -2,7 +2,8 @@
 
 from madbayes.plots.features import features
 from madbayes.plots.groups import group_usage, groups
+from madbayes.plots.path import path
 from madbayes.plots.scatter import scatter
 from madbayes.plots.spectrum import spectrum
 
-__all__ = ["features", "group_usage", "groups", "scatter", "spectrum"]
+__all__ = ["features", "group_usage", "groups", "path", "scatter", "spectrum"]

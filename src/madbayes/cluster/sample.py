@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from madbayes.penalties.links import squared_distances
+from madbayes.cluster.links import squared_distances
 
 
 def lonely_rows(

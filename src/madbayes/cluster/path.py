@@ -19,6 +19,7 @@ docs/adr/0006 tells why it decides as it does, and when it is wrong.
 """
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -39,15 +40,17 @@ from madbayes._engine.rows import Rows
 from madbayes._engine.threads import Run, workers
 from madbayes._kernels.moves import draw_seeds, means
 from madbayes._kernels.ward import cut_tree, ward_tree
-from madbayes.penalties.links import LEVEL, link_strengths, score
-from madbayes.penalties.sample import clumps, lonely_rows, principal, spread_grid
-from madbayes.penalties.staircase import PenaltyPath, lower_hull
+from madbayes._search.staircase import Choice, Staircase, Strength, in_words, plateau
+from madbayes.cluster.links import LEVEL, link_strengths, score
+from madbayes.cluster.sample import clumps, lonely_rows, principal, spread_grid
 
 SAMPLE_ROWS = 32_768
 SAMPLE_VALUES = 16_000_000  # rows × columns of the sample, for many columns
 SCORED_ROWS = 4_096  # rows of a half used to score k ≤ 64; 64 per cluster above
 CUT_ROWS = 6_000  # rows halved altogether, over the repeated cuts of a small sample
 MIN_ROWS = 12  # fewer rows cannot be halved and tested
+
+Scores = dict[int, tuple[float, float]]  # of each k: score, confirmed share of links
 
 
 class Half:
@@ -88,13 +91,11 @@ class Half:
         """The k >= k_min with the largest √k·log(λ_high/λ_low)."""
         h = np.maximum(self.heights[::-1], 1e-300)  # h[k-2]: the merge from k to k-1
         k = np.arange(k_min, min(k_max, len(h)) + 1)
-        gain = np.sqrt(k) * np.log(h[k - 2] / h[np.minimum(k - 1, len(h) - 1)])
+        gain = plateau(k, h[np.minimum(k - 1, len(h) - 1)], h[k - 2])
         return k[np.argsort(-gain, kind="stable")[:count]]
 
 
-def score_levels(
-    halves: list[Half], k_min: int, k_max: int, run: Run
-) -> dict[int, tuple[float, float]]:
+def score_levels(halves: list[Half], k_min: int, k_max: int, run: Run) -> Scores:
     """4. {k: (score, confirmed share of links)} for k on a grid, then around the best."""
     scores = {1: (0.0, 0.0)} if k_min == 1 else {}
 
@@ -136,7 +137,7 @@ def stairs(
     Z: np.ndarray,
     weights: np.ndarray,
     halves: list[Half],
-    scores: dict[int, tuple[float, float]],
+    scores: Scores,
     k_best: int,
     k_top: int,
 ) -> Iterator[tuple[int, np.ndarray]]:
@@ -165,7 +166,7 @@ def path(
     metric: str = "euclidean",
     random_state: Any = None,
     n_jobs: int | None = None,
-) -> PenaltyPath:
+) -> Staircase:
     """How many clusters at which penalty, and how many the data supports.
 
     Parameters
@@ -214,7 +215,7 @@ def find_path(
     run: Run,
     *,
     unit: bool = False,
-) -> PenaltyPath:
+) -> Staircase:
     """Steps 1 to 5 on checked rows."""
     rng = np.random.default_rng(check_random_state(random_state).randint(2**31 - 1))
     weights = np.ones(X.shape[0]) if weight is None else weight
@@ -291,33 +292,70 @@ def find_path(
             centers, variant = group_means(all_rows, variant, all_w, unit)
             sse = float(all_w @ ((all_rows - centers[variant]) ** 2).sum(axis=1))
             entries.append((len(centers), sse, centers, k))
-    entries.sort(key=lambda e: e[:2])
-    ks, errors = np.array([e[0] for e in entries]), np.array([e[1] for e in entries])
-    keep = lower_hull(ks, errors)
-    on_hull = [entries[i] for i in keep]
-    ks = ks[keep]
-    # SSE of the sample to SSE of the data, back in the units of X
-    errors = errors[keep] * scale**2 * (weights.sum() / all_w.sum())
-    slope = -np.diff(errors) / np.diff(ks)
+    found = Staircase.build(
+        [e[0] for e in entries],
+        # SSE of the sample to SSE of the data, back in the units of X
+        np.array([e[1] for e in entries]) * scale**2 * (weights.sum() / all_w.sum()),
+        centers=[e[2] * scale + origin for e in entries],
+        figures={"scored": np.array([e[3] for e in entries])},
+        scores={k: s for k, (s, _) in scores.items()},
+        unit=unit,
+        _X=X,
+    )
+    return replace(found, choice=choose(found, scores))
+
+
+def choose(path: Staircase, scores: Scores) -> Choice:
+    """The step with the best score; 1 when nothing stands out."""
+    scored = path.figures["scored"]
 
     def merit(i: int) -> tuple[float, int]:
         """The score; among equals isolated rows on their own, but one cluster is all in one."""
-        k = on_hull[i][3]
-        return scores.get(k, (-np.inf,))[0], int(ks[i]) if k > 1 else -int(ks[i])
+        k, number = int(scored[i]), int(path.number[i])
+        return scores.get(k, (-np.inf,))[0], number if k > 1 else -number
 
-    choice = max(range(len(on_hull)), key=merit)
-    return PenaltyPath(
-        n_clusters=ks,
-        penalty_low=np.r_[slope, 0.0],
-        penalty_high=np.r_[np.inf, slope],
-        objective=errors,
-        scores=scores,
-        _choice=choice,
-        _k_scored=on_hull[choice][3],
-        _centers=tuple(e[2] * scale + origin for e in on_hull),
-        _X=X,
-        _unit=unit,
+    i = max(range(len(scored)), key=merit)
+    k = int(scored[i])
+    score, confirmed = scores[k]
+    support = score / (k - 1) if k > 1 else 0.0
+    # By score; where that is negative (no better than noise) by the mean vote of the links.
+    rank = {j: s if s >= 0 else s / (j - 1) for j, (s, _) in scores.items()}
+    runners = sorted((j for j in rank if j != k), key=lambda j: (-round(rank[j], 1), j))[:5]
+    runners += [j for j in widest(path, scores) if j != k and j not in runners]
+    word = strength(k, support, scores)
+    reason = f"{confirmed:.0%} of the divisions confirmed on held-out rows"
+    return Choice(
+        number=int(path.number[i]),
+        price=path.middle(i),
+        strength=word,
+        support=support,
+        reason="no division stands out from noise" if word == "none" else reason,
+        runners_up=tuple((j, scores[j][0]) for j in runners),
+        score=score,
+        confirmed=confirmed,
+        n_isolated=int(path.number[i]) - k,
     )
+
+
+def widest(path: Staircase, scores: Scores) -> list[int]:
+    """The k with the widest plateau among those whose neighbours were examined.
+
+    It sees overlapping clusters in several dimensions, where no valley is left between them.
+    """
+    seen = [{k - 1, k, k + 1} <= set(scores) for k in path.number.tolist()]
+    width = np.where(seen, path.widths(), 0.0)
+    return [int(path.number[np.argmax(width)])] if width.max(initial=0.0) > 0 else []
+
+
+def strength(k: int, support: float, scores: Scores) -> Strength:
+    """In words; one step down when a k elsewhere, a peak of its own, scores nearly as much."""
+    word = in_words(support)
+    ks = sorted(scores)
+    for before, j, after in zip(ks[:-2], ks[1:-1], ks[2:], strict=True):
+        peak = scores[j][0] > max(scores[before][0], scores[after][0])
+        if peak and abs(j - k) > max(1, k / 10) and scores[j][0] > 0.75 * scores[k][0]:
+            return {"strong": "moderate", "moderate": "weak"}.get(word, word)  # type: ignore
+    return word
 
 
 def group_means(

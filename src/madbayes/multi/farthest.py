@@ -26,7 +26,7 @@ from madbayes._engine.partition import measure_to_fit
 from madbayes._engine.rows import Rows, segments
 from madbayes._engine.seeding import squared_distances
 from madbayes._engine.threads import Run, workers
-from madbayes.penalties.farthest import largest_gap
+from madbayes.cluster.farthest import largest_gap
 
 
 def hdp_farthest_first(

@@ -1,0 +1,1 @@
+"""What estimators share: predict, transform, score, novelty, saving. No algorithm is in here."""

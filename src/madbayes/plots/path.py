@@ -1,0 +1,58 @@
+"""The picture of a path: how many groups at which price, the chosen step marked."""
+
+from typing import Any
+
+import numpy as np
+
+from madbayes._search.staircase import Staircase
+from madbayes.plots.scatter import _new_axes
+
+LINE, CHOSEN, OTHER = "#0072b2", "#d55e00", "#999999"
+XLABEL = {
+    "cluster": "penalty for one more cluster (λ)",
+    "feature": "penalty for one more feature (λ)",
+    "community": "resolution (what a community earns)",
+}
+YLABEL = {
+    "cluster": "number of clusters",
+    "feature": "number of features",
+    "community": "number of communities",
+}
+
+
+def path(path: Staircase, ax: Any = None) -> Any:
+    """Draw the staircase on `ax`, or on new axes; returns the axes."""
+    ax = _new_axes() if ax is None else ax
+    choice = path.best()
+    number, low, high = path.number, path.price_low, path.price_high
+    ends = np.r_[low[low > 0], high[np.isfinite(high)], choice.price]
+    low = np.where(low > 0, low, ends.min() / 4)
+    high = np.where(np.isfinite(high), high, ends.max() * 4)
+    chosen_step = path.at(choice.price)
+    others = {k for k, _ in choice.runners_up[:3]}
+    for i, k in enumerate(number.tolist()):
+        chosen, other = i == chosen_step, k in others
+        ax.plot(
+            [low[i], high[i]],
+            [k, k],
+            lw=6 if chosen else 3 if other else 1.5,
+            color=CHOSEN if chosen else LINE,
+            solid_capstyle="butt",
+            zorder=3 if chosen else 2,
+        )
+        apart = abs(np.log(max(k, 1) / max(number[chosen_step], 1))) > 0.2  # room for its number
+        if chosen or (other and apart):
+            style = {"color": CHOSEN, "weight": "bold"} if chosen else {"color": LINE}
+            place = {"xytext": (5, 0), "textcoords": "offset points", "va": "center"}
+            ax.annotate(str(k), (high[i], k), **place, **style)
+        if i:  # the riser between two steps
+            at = low[i] if path.of == "community" else high[i]
+            ax.plot([at, at], [number[i - 1], k], lw=0.8, color=OTHER, zorder=1)
+    ax.axvline(choice.price, color=CHOSEN, lw=1, ls=":")
+    ax.set(xscale="log", xlabel=XLABEL[path.of], ylabel=YLABEL[path.of])
+    if number.max() > 10 and number.min() > 0:
+        ax.set_yscale("log")
+        ax.yaxis.set_major_formatter("{x:g}")
+    ax.set_title(choice.describe(), fontsize="medium", loc="left", wrap=True)
+    ax.spines[["top", "right"]].set_visible(False)
+    return ax
