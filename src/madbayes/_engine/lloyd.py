@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from madbayes._engine.partition import Partition
+from madbayes._engine.partition import Frame, Partition
 from madbayes._engine.rows import Rows
 from madbayes._engine.threads import Run
 
@@ -15,9 +15,16 @@ def serial(function: Callable[[Any], Any], items: Iterable[Any]) -> list[Any]:
     return [function(item) for item in items]
 
 
-def nearest(X: Any, centers: np.ndarray, run: Run = serial, *, unit: bool = False) -> np.ndarray:
-    """The nearest centre of each row (`unit`: of its direction)."""
-    partition = Partition(Rows(X, unit=unit), None, run)
+def nearest(
+    X: Any,
+    centers: np.ndarray,
+    run: Run = serial,
+    *,
+    unit: bool = False,
+    frame: Frame | None = None,
+) -> np.ndarray:
+    """The nearest centre of each row (`unit`: of its direction); `frame` if it is known."""
+    partition = Partition(Rows(X, unit=unit), None, run, frame)
     partition.assign(np.asarray(centers, dtype=np.float64))
     return partition.labels
 
@@ -29,9 +36,10 @@ def lloyd_passes(
     passes: int,
     run: Run = serial,
     unit: bool = False,
+    frame: Frame | None = None,
 ) -> tuple[np.ndarray, np.ndarray, float]:
     """At most so many passes; clusters without rows are dropped. Labels, centres, squared error."""
-    partition = Partition(Rows(X), weight, run, unit=unit)
+    partition = Partition(Rows(X), weight, run, frame, unit=unit)
     for _ in range(passes):
         if partition.assign(centers) == 0:
             break
@@ -46,10 +54,14 @@ def lloyd_passes(
 
 
 def nearest_bounds(
-    X: Any, labels: np.ndarray, centers: np.ndarray, run: Run = serial
+    X: Any,
+    labels: np.ndarray,
+    centers: np.ndarray,
+    run: Run = serial,
+    frame: Frame | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Squared distances to the own centre (at most this) and to any other one (at least this)."""
-    partition = Partition(Rows(X), None, run)
+    partition = Partition(Rows(X), None, run, frame)
     partition.assign(centers)
     upper, lower = partition.squared_bounds()
     moved = partition.labels != labels  # the nearest is another one: it need not be near at all

@@ -25,6 +25,13 @@ class CentersMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMix
     metric: str = "euclidean"
     cluster_centers_: np.ndarray
     labels_: np.ndarray
+    n_clusters_: int
+    penalty_: float
+    objective_: float
+    inertia_: float
+    objective_history_: np.ndarray
+    n_iter_: int
+    converged_: bool
 
     def fit_predict(self, X: Any, y: Any = None, sample_weight: Any = None) -> np.ndarray:
         """Fit and return `labels_`."""
@@ -34,9 +41,9 @@ class CentersMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMix
         """Fit and return the distances of the rows of X to the centres."""
         return self.fit(X, sample_weight=sample_weight).transform(X)
 
-    def predict(self, X: Any) -> np.ndarray:
+    def predict(self, X: Any, novel: bool = False) -> np.ndarray:
         """The index of the nearest centre for each row of X."""
-        return self._nearest(X)[0]
+        return self._nearest(X, penalty=self.penalty_ if novel else None)[0]
 
     def transform(self, X: Any) -> np.ndarray:
         """Euclidean distances, (n_rows, n_clusters).
@@ -92,6 +99,18 @@ class CentersMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMix
     def _store_centers(self, centers: np.ndarray, dtype: np.dtype) -> None:
         self._centers = centers
         self.cluster_centers_ = centers.astype(dtype)
+
+    def _store_result(self, result: Any, penalty: float, dtype: np.dtype) -> None:
+        """Of an algorithm that finds the number of clusters (a `Clustering`)."""
+        self.labels_ = result.labels
+        self._store_centers(result.centers, dtype)
+        self.n_clusters_ = result.k
+        self.penalty_ = penalty
+        self.objective_ = result.objective
+        self.inertia_ = result.inertia
+        self.objective_history_ = np.array(result.history)
+        self.n_iter_ = result.n_iter
+        self.converged_ = result.converged
 
     def _exact_centers(self) -> np.ndarray:
         """The centres before they were rounded to the type of X, unless the user changed them."""

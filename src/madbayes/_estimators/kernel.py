@@ -42,7 +42,10 @@ class KernelMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixi
 
     def fit_transform(self, X: Any, y: Any = None, sample_weight: Any = None) -> np.ndarray:
         """Fit and return the distances of the rows of X to the means in kernel space."""
-        self.fit(X, sample_weight=sample_weight)
+        return self.fit(X, sample_weight=sample_weight)._transform_fitted(X)
+
+    def _transform_fitted(self, X: Any) -> np.ndarray:
+        """Of the rows of the fit, whose kernel values with themselves are known."""
         if self._is_precomputed():
             X = check_rows(self, X, reset=False)
             return self.transform(X, diagonal=X.diagonal())

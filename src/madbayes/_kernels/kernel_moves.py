@@ -8,9 +8,8 @@ terms of such a sum is what its rounding may amount to: less than that decides n
 
 import numpy as np
 
-from madbayes._kernels import inner, kernel
+from madbayes._kernels import kernel
 from madbayes._kernels.moves import TOL
-from madbayes._kernels.ward import cut_below, sort_merges
 
 ROUNDING = 1e-12
 ZERO = 1e-14
@@ -135,54 +134,3 @@ def move_block(B, first, diagonal, w, z, M, W, S, N, penalty, cap):
             M[e, q] += wi * B[e, b]
         z[i] = q
     return moved
-
-
-@inner
-def ward_sums(L, W):
-    """Ward's tree of clusters known by their sums L; as `ward.ward_tree`. L and W are used up.
-
-    Merging a and b costs S_a/W_a + S_b/W_b - (S_a + S_b + 2 L_ab)/(W_a + W_b).
-    """
-    m = W.shape[0]
-    left, right = np.empty(m - 1, np.int64), np.empty(m - 1, np.int64)
-    height = np.empty(m - 1)
-    alive, place, chain = np.arange(m), np.arange(m), np.empty(m, np.int64)
-    n_alive, top = m, 0
-    for t in range(m - 1):
-        if top == 0:
-            chain[0] = alive[0]
-            top = 1
-        while True:
-            a = chain[top - 1]
-            before = chain[top - 2] if top > 1 else -1
-            b, best = -1, np.inf
-            for r in range(-1, n_alive):
-                e = before if r < 0 else alive[r]  # the previous link wins ties, so chains end
-                if e < 0 or e == a or (r >= 0 and e == before):
-                    continue
-                share = W[a] * W[e] / (W[a] + W[e])
-                apart = L[a, a] / W[a] / W[a] + L[e, e] / W[e] / W[e] - 2 * L[a, e] / W[a] / W[e]
-                cost = share * apart
-                if cost < best or b < 0:
-                    best, b = cost, e
-            if b == before:
-                break
-            chain[top] = b
-            top += 1
-        top -= 2
-        left[t], right[t], height[t] = a, b, best
-        W[a] += W[b]
-        L[a] += L[b]
-        L[:, a] += L[:, b]
-        n_alive -= 1
-        alive[place[b]] = alive[n_alive]
-        place[alive[n_alive]] = place[b]
-    sort_merges(left, right, height)
-    return left, right, height
-
-
-@kernel
-def merge_below(L, W, penalty, cap):
-    """As `ward.merge_below`, from sums."""
-    left, right, height = ward_sums(L.copy(), W.copy())
-    return cut_below(left, right, height, penalty, cap)

@@ -125,3 +125,64 @@ def cut_below(left, right, height, penalty, cap):
     while k > 1 and (k > cap or height[m - k] < penalty):
         k -= 1
     return cut_tree(left, right, k), k
+
+
+@inner
+def sums_cost(L, W, a, b, unit):
+    """What merging a and b costs, from the products L of the sums of the clusters."""
+    if unit:
+        both = L[a, a] + L[b, b] + 2.0 * L[a, b]
+        return 2.0 * (
+            np.sqrt(max(L[a, a], 0.0)) + np.sqrt(max(L[b, b], 0.0)) - np.sqrt(max(both, 0.0))
+        )
+    apart = L[a, a] / W[a] / W[a] + L[b, b] / W[b] / W[b] - 2.0 * L[a, b] / W[a] / W[b]
+    return W[a] * W[b] / (W[a] + W[b]) * apart
+
+
+@kernel
+def ward_tree_of_sums(L, W, unit):
+    """As `ward_tree`, for clusters of weights W known by the products L of their sums alone."""
+    L, W = L.copy(), W.copy()
+    m = W.shape[0]
+    left, right = np.empty(m - 1, np.int64), np.empty(m - 1, np.int64)
+    height = np.empty(m - 1)
+    alive, place, chain = np.arange(m), np.arange(m), np.empty(m, np.int64)
+    n_alive, top = m, 0
+    for t in range(m - 1):
+        if top == 0:
+            chain[0] = alive[0]
+            top = 1
+        while True:
+            a = chain[top - 1]
+            before = chain[top - 2] if top > 1 else -1
+            b = before
+            best = np.inf
+            if b >= 0:
+                best = sums_cost(L, W, a, b, unit)
+            for r in range(n_alive):
+                e = alive[r]
+                if e != a and e != before:
+                    cost = sums_cost(L, W, a, e, unit)
+                    if cost < best or b < 0:
+                        best, b = cost, e
+            if b == before:
+                break
+            chain[top] = b
+            top += 1
+        top -= 2
+        left[t], right[t], height[t] = a, b, best
+        W[a] += W[b]
+        L[a] += L[b]
+        L[:, a] += L[:, b]
+        n_alive -= 1
+        alive[place[b]] = alive[n_alive]
+        place[alive[n_alive]] = place[b]
+    sort_merges(left, right, height)
+    return left, right, height
+
+
+@kernel
+def merge_sums_below(L, W, penalty, cap, unit):
+    """As `merge_below`, from the products of the sums."""
+    left, right, height = ward_tree_of_sums(L, W, unit)
+    return cut_below(left, right, height, penalty, cap)

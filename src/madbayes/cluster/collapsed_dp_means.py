@@ -16,40 +16,28 @@ be too far are passed by without looking; the result is the one of the plain loo
 Guaranteed at the end: no move of a single row, to another cluster or to one of its own, lowers J.
 """
 
-import warnings
-from dataclasses import dataclass
-from typing import Any, Self
+from dataclasses import dataclass, replace
+from typing import Any, Literal, Self
 
 import numpy as np
-from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_is_fitted
 
-from madbayes._engine.checks import (
-    check_choice,
-    check_count,
-    check_hint,
-    check_penalty,
-    check_rows,
-    check_weight,
-    dense,
-)
-from madbayes._engine.lloyd import nearest
-from madbayes._engine.partition import Partition, measure_to_fit
-from madbayes._engine.rows import Rows, restore
+from madbayes._engine.checks import check_choice, check_rows, check_weight, dense
+from madbayes._engine.partition import measure_to_fit
+from madbayes._engine.rows import Rows
 from madbayes._engine.threads import Run, workers
 from madbayes._estimators.centers import CentersMixin
+from madbayes._estimators.fitting import Options, begin, keep_choice, warn_if_unfinished
 from madbayes._kernels import moves
 from madbayes._kernels.collapsed import RECENT, pass_over_rows
 from madbayes._kernels.rows import squared_error
-from madbayes.cluster.dp_means import by_size, objective, shifted_rows
-from madbayes.cluster.dp_search import Problem, over_segment
-from madbayes.cluster.farthest import largest_gap
+from madbayes._search.number import printed_number, search_number
+from madbayes._search.price import per_cluster
+from madbayes._search.staircase import Staircase
+from madbayes.cluster.farthest import first_gap, largest_gap
 from madbayes.cluster.path import find_path
+from madbayes.cluster.table import Table
 
 LOST = 1e-12  # of the size of X: how far a mean may be off by rounding
-
-__all__ = ["CollapsedDPMeans", "collapsed_dp_means", "objective"]
 
 
 @dataclass(frozen=True)
@@ -152,7 +140,7 @@ class CollapsedDPMeans(CentersMixin):
     penalty_ : float
     evidence_ : penalties.Choice
         With ``penalty="auto"``: the strength of the evidence, and the runners-up.
-    path_ : penalties.PenaltyPath
+    path_ : penalties.Staircase
         With ``penalty="auto"``: clusters against the penalty; `path_.plot()` draws it.
     objective_ : float
         BKJ Eq. 9, counting every cluster: `inertia_` plus `penalty_` times `n_clusters_`.
@@ -181,12 +169,12 @@ class CollapsedDPMeans(CentersMixin):
 
     def __init__(
         self,
-        penalty: float | str = "auto",
+        penalty: float | Literal["auto", "farthest-first"] = "auto",
         *,
         max_clusters: int | None = None,
         n_clusters_hint: int | None = None,
-        init: str = "ward",
-        order: str = "given",
+        init: Literal["ward", "one"] = "ward",
+        order: Literal["given", "random"] = "given",
         max_iter: int = 300,
         random_state: Any = None,
         n_jobs: int | None = None,
@@ -204,88 +192,77 @@ class CollapsedDPMeans(CentersMixin):
         """Cluster the rows of X."""
         X = dense(check_rows(self, X), "CollapsedDPMeans")
         weight = check_weight(sample_weight, X.shape[0])
-        penalty = check_penalty(self.penalty, "auto", "farthest-first")
+        options = begin(self, "auto", "farthest-first")
         check_choice("init", self.init, "ward", "one")
-        check_choice("order", self.order, "given", "random")
-        cap = None if self.max_clusters is None else check_count("max_clusters", self.max_clusters)
-        max_iter = check_count("max_iter", self.max_iter)
-        random_state = check_random_state(self.random_state)
+        path = order = None
         with workers(self.n_jobs) as run:
-            found = None
-            if penalty == "auto":
-                path = find_path(X, weight, cap, self.n_clusters_hint, random_state, run)
-                self.path_ = path.without_rows()
-                self.evidence_ = path.best()
-                penalty = self.evidence_.penalty
-                found = path.centers_at(penalty)
-            elif penalty == "farthest-first":
-                penalty = largest_gap(Rows(X), weight, check_hint(self.n_clusters_hint), run)
-
-            shuffled = self.order == "random"
-            permutation = random_state.permutation(X.shape[0]) if shuffled else None
-            if shuffled and weight is not None:
-                weight = weight[permutation]
-            source = Rows(X, permutation)
-            frame = measure_to_fit(source, weight, run)
-            partition = Partition(source, weight, run, frame)
-            used = np.arange(X.shape[0]) if weight is None else np.flatnonzero(weight > 0)
-            problem = Problem(
-                shifted_rows(partition.source, used, partition.offset),
-                np.ones(used.size) if weight is None else weight[used],
-                penalty,
-                min(cap or used.size, used.size),
-                random_state,
-                run,
-            )
-            if found is not None:
-                found = found - partition.offset
-            result = collapsed_dp_means(
-                problem.X,
-                problem.w,
-                first_labels(problem, self.init, found, run),
-                penalty,
-                max_clusters=problem.cap,
-                max_iter=max_iter,
-            )
-            division = problem.division(result.labels)
-            rank = by_size(division.centers, division.weights)
-            centers = division.centers[rank] + partition.offset
-            if used.size < X.shape[0]:
-                partition.assign(centers)  # rows of weight 0 go to the nearest
-            partition.labels[used] = np.argsort(rank)[division.labels]
-            self.inertia_ = partition.measure_sse(centers)
-        if not result.converged:
-            warnings.warn(
-                f"CollapsedDPMeans did not converge in max_iter={max_iter} passes; rows still "
-                "change their cluster. Raise max_iter.",
-                ConvergenceWarning,
-                stacklevel=2,
-            )
-        self.labels_ = restore(partition.labels, permutation)
-        self._store_centers(centers, partition.source.dtype)
-        self.n_clusters_ = division.k
-        self.penalty_ = penalty
-        self.objective_ = self.inertia_ + penalty * division.k
-        self.objective_history_ = np.array(result.history)
-        self.n_iter_ = result.n_iter
-        self.converged_ = result.converged
+            frame = measure_to_fit(Rows(X), weight, run)
+            if options.penalty == "auto":
+                path = find_path(X, weight, options.cap, options.hint, options.random_state, run)
+            if self.order == "random":
+                order = options.random_state.permutation(X.shape[0])
+                weight = None if weight is None else weight[order]
+            table = Table(Rows(X, order), weight, order, run, frame)
+            start = self._from_one if self.init == "one" else self._from_ward
+            moved, penalty = start(table, options, path, run)
+            space = table.space(per_cluster(penalty, options.cap, table.used.size))
+            result = table.result(space.division(moved.labels), moved.history, penalty)
+        result = replace(result, n_iter=moved.n_iter, converged=moved.converged)
+        warn_if_unfinished(self, result.converged)
+        if path is not None:
+            keep_choice(self, path, result.k, penalty)
+        self._store_result(result, penalty, table.source.dtype)
         return self
 
-    def predict(self, X: Any, novel: bool = False) -> np.ndarray:
-        """The index of the nearest centre for each row of X.
+    def _from_ward(
+        self, table: Table, options: Options, path: Staircase | None, run: Run
+    ) -> tuple[Moved, float]:
+        """From merged small clusters, or from the number of clusters that was chosen."""
+        penalty, cap = options.penalty, options.cap
+        space: Any = table.space(per_cluster(1.0, cap, table.used.size))
+        if isinstance(penalty, str):
+            number, first, centers = options.hint or 1, None, []
+            if path is not None:
+                number, first = path.best().number, path.best().price
+                centers = table.shifted([path.centers_at(first)])
+            start, _, penalty = search_number(
+                space,
+                number,
+                first,
+                max_clusters=cap,
+                random_state=options.random_state,
+                run=run,
+                centers=centers,
+            )
+        else:
+            space = replace(space, price=replace(space.price, penalty=penalty))
+            start = space.settle(next(iter(space.first_centers(options.random_state))))
+        return self._moved(space, start.labels, penalty, options), penalty
 
-        With ``novel=True``, -1 where the squared distance to it is more than `penalty_`.
-        """
-        check_is_fitted(self)
-        return self._nearest(X, penalty=self.penalty_ if novel else None)[0]
+    def _from_one(
+        self, table: Table, options: Options, path: Staircase | None, run: Run
+    ) -> tuple[Moved, float]:
+        """From one cluster: it falls apart only where one row repays the penalty."""
+        space: Any = table.space(per_cluster(1.0, options.cap, table.used.size))
+        one, rows, penalty = np.zeros(space.n, np.int64), Rows(space.X), options.penalty
+        if path is not None:
+            number = path.best().number
+            return printed_number(
+                lambda penalty: self._moved(space, one, penalty, options),
+                lambda found: len(np.unique(found.labels)),
+                number,
+                first_gap(rows, space.w, number, run),
+            )[::-1]
+        if penalty == "farthest-first":
+            penalty = largest_gap(rows, space.w, options.hint or 1, run)
+        return self._moved(space, one, penalty, options), penalty
 
-
-def first_labels(problem: Problem, init: str, found: np.ndarray | None, run: Run) -> np.ndarray:
-    """The start: one cluster, or Ward's merges; the centres `found` if these are better."""
-    if init == "one":
-        return np.zeros(len(problem.X), np.int64)
-    start = over_segment(problem)
-    if found is not None and len(found) <= problem.cap:
-        given = problem.division(nearest(problem.X, found, run))
-        start = min(start, given, key=lambda division: division.objective)
-    return start.labels
+    def _moved(self, space: Any, labels: np.ndarray, penalty: float, options: Options) -> Moved:
+        return collapsed_dp_means(
+            space.X,
+            space.w,
+            labels,
+            penalty,
+            max_clusters=space.price.cap,
+            max_iter=options.max_iter,
+        )

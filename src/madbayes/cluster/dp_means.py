@@ -1,6 +1,7 @@
 """DP-means: k-means that opens clusters where they pay (KJ Algorithm 1; BKJ Eq. 3 and 12).
 
-This file is the printed algorithm and the estimator; `dp_search` holds the default algorithm.
+This file is the printed algorithm and the estimator. The default algorithm is the search
+(`_search/driver.py`) over `dense_space` or `sparse_space`.
 
 Objective: J = Σ_n w_n ‖x_n - μ_{z_n}‖² + λk (KJ Eq. 1, with weights).
 
@@ -15,56 +16,31 @@ centres known at the start of a stretch of rows do not depend on order: threads 
 the rows that are too far from all of those need the serial rule (docs/adr/0004).
 """
 
-import warnings
-from dataclasses import dataclass, replace
-from typing import Any, Self
+from dataclasses import replace
+from typing import Any, Literal, Self
 
 import numpy as np
 import scipy.sparse as sp
-from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_is_fitted
 
-from madbayes._engine.checks import (
-    check_choice,
-    check_count,
-    check_hint,
-    check_penalty,
-    check_rows,
-    check_weight,
-    weight_of_directions,
-)
+from madbayes._engine.checks import check_rows, check_weight, weight_of_directions
 from madbayes._engine.partition import Frame, Partition, measure_to_fit
 from madbayes._engine.progress import Stage
-from madbayes._engine.rows import Rows, arrange, restore
+from madbayes._engine.rows import Rows, restore
 from madbayes._engine.threads import Run, workers
 from madbayes._estimators.centers import CentersMixin
-from madbayes.cluster.dp_search import dp_search
-from madbayes.cluster.farthest import largest_gap
+from madbayes._estimators.fitting import Options, begin, keep_choice, warn_if_unfinished
+from madbayes._search.driver import search
+from madbayes._search.number import printed_number, search_number
+from madbayes._search.price import per_cluster
+from madbayes._search.staircase import Staircase
+from madbayes.cluster.farthest import first_gap, largest_gap
 from madbayes.cluster.path import find_path
-from madbayes.cluster.sparse_search import sparse_search
+from madbayes.cluster.table import Clustering, Table
 
 FIRST_STRETCH = 1024  # rows before the first look at who opens a cluster
 FAR_ROWS = 8192  # rows under the serial rule at a time
 DENSE_VALUES = 2**25  # a CSR matrix up to this size is made dense for the search
 GAPS = 2**22  # distances between old and new centres that are kept at a time
-
-
-@dataclass(frozen=True)
-class Clustering:
-    labels: np.ndarray
-    centers: np.ndarray
-    objective: float
-    inertia: float
-    history: list[float]
-    n_iter: int
-    converged: bool
-
-
-def objective(X: np.ndarray, labels: np.ndarray, penalty: float) -> float:
-    """KJ Eq. 1 of a partition."""
-    clusters = [X[labels == c] for c in np.unique(labels)]
-    return sum(float(((x - x.mean(axis=0)) ** 2).sum()) + penalty for x in clusters)
 
 
 def assign_or_open(
@@ -143,76 +119,6 @@ def dp_means(
     return Clustering(partition.labels, centers, history[-1], inertia, history, n_iter, converged)
 
 
-def search(
-    X: Any,
-    weight: np.ndarray | None,
-    penalty: float,
-    *,
-    frame: Frame,
-    max_clusters: int | None,
-    n_init: int,
-    random_state: np.random.RandomState,
-    run: Run,
-    unit: bool = False,
-    start: np.ndarray | None = None,
-) -> Clustering:
-    """`dp_search` on the rows of positive weight, and the nearest centre for the others.
-
-    For CSR it is `sparse_search`.
-    """
-    source, weight, order = arrange(X, weight, unit=unit)
-    partition = Partition(source, weight, run, frame)
-    used = np.arange(source.n) if weight is None else np.flatnonzero(weight > 0)
-    used_weight = np.ones(source.n) if weight is None else weight[used]
-    options: dict[str, Any] = {
-        "max_clusters": max_clusters,
-        "random_state": random_state,
-        "run": run,
-        "unit": unit,
-    }
-    if source.sparse:
-        sparse, centers, history = sparse_search(
-            source.X[used], used_weight, penalty, **options, start=start
-        )
-        found, weights = sparse.labels, sparse.weights
-    else:
-        offset = np.zeros(source.d) if unit else partition.offset
-        rows = shifted_rows(source, used, offset)
-        shifted_start = None if start is None else start - offset
-        division, history = dp_search(
-            rows, used_weight, penalty, **options, effort=n_init, start=shifted_start
-        )
-        found, weights, centers = division.labels, division.weights, division.centers + offset
-    rank = by_size(centers, weights)
-    labels = np.empty(source.n, dtype=np.int32)
-    labels[used] = np.argsort(rank)[found]
-    centers = centers[rank]
-    if used.size < source.n:
-        partition.assign(centers)
-        left_out = weight == 0
-        labels[left_out] = partition.labels[left_out]
-    partition.labels = labels
-    inertia = partition.measure_sse(centers)
-    history.append(inertia + penalty * len(centers))
-    return Clustering(
-        restore(labels, order), centers, history[-1], inertia, history, len(history), True
-    )
-
-
-def shifted_rows(source: Rows, used: np.ndarray, offset: np.ndarray) -> np.ndarray:
-    """The rows `used` minus `offset`, in their own type."""
-    out = np.empty((used.size, source.d), dtype=source.dtype)
-    for a in range(0, used.size, 4096):
-        out[a : a + 4096] = source.take(used[a : a + 4096]) - offset
-    return out
-
-
-def by_size(centers: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """Clusters from the heaviest to the lightest; among equals by place, not by order of rows."""
-    direction = np.random.RandomState(0).standard_normal(centers.shape[1])
-    return np.lexsort((centers @ direction, -weights))
-
-
 class DPMeans(CentersMixin):
     """K-means that finds the number of clusters (Kulis & Jordan 2012).
 
@@ -223,7 +129,9 @@ class DPMeans(CentersMixin):
     penalty : float, "auto" or "farthest-first", default="auto"
         The cost of one more cluster, in squared-distance units (λ of the paper). "auto" takes the
         number of clusters that the data supports best (`penalties.path`), 1 when nothing stands out
-        from noise. "farthest-first" derives it from `n_clusters_hint` (KJ 6.1).
+        from noise; "farthest-first" aims at `n_clusters_hint` clusters. Both give a penalty on the
+        scale of the algorithm: what a whole cluster repays for "search", what one row repays for
+        "paper" (there "farthest-first" is the heuristic of KJ 6.1). They are very different.
     algorithm : {"search", "paper"}, default="search"
         "search" looks for the lowest objective: at the end no move of one row, no row opened as a
         cluster of its own and no merge of two clusters lowers it, and splits of every cluster have
@@ -233,8 +141,8 @@ class DPMeans(CentersMixin):
     max_clusters : int or None
         Never more clusters than this (BKJ Eq. 12).
     n_clusters_hint : int or None
-        A rough number of clusters, for "auto" (which then looks between two thirds and three halves
-        of it) and "farthest-first".
+        A rough number of clusters: "auto" then looks between two thirds and three halves of it,
+        "farthest-first" takes it as it is.
     metric : {"euclidean", "cosine"}, default="euclidean"
         "cosine" compares directions: rows are taken at length 1 (block by block, X is not copied),
         centres have length 1, and the squared distance is 2 - 2 cos. With "paper" this is DP-vMF-
@@ -242,7 +150,9 @@ class DPMeans(CentersMixin):
         Modha 2001). Rows of zeros are left out, with a
         warning.
     n_init : int, default=1
-        More effort for "search": so many times more attempts before a cluster counts as settled.
+        For "search": so many searches from different seeds, of which the best is taken.
+    effort : float, default=1
+        For "search": so many times the usual patience.
     order : {"given", "random"}
         For "paper": the order in which rows are visited; it matters for which rows open clusters.
     max_iter : int, default=300
@@ -260,8 +170,8 @@ class DPMeans(CentersMixin):
     n_clusters_ : int
     penalty_ : float
     evidence_ : penalties.Choice
-        With ``penalty="auto"``: the strength of the evidence, and the runners-up.
-    path_ : penalties.PenaltyPath
+        With ``penalty="auto"``: how many clusters, the strength of the evidence, the runners-up.
+    path_ : penalties.Staircase
         With ``penalty="auto"``: clusters against the penalty; `path_.plot()` draws it.
     objective_ : float
         KJ Eq. 1: `inertia_` plus `penalty_` times `n_clusters_`.
@@ -292,14 +202,15 @@ class DPMeans(CentersMixin):
 
     def __init__(
         self,
-        penalty: float | str = "auto",
+        penalty: float | Literal["auto", "farthest-first"] = "auto",
         *,
-        algorithm: str = "search",
+        algorithm: Literal["search", "paper"] = "search",
         max_clusters: int | None = None,
         n_clusters_hint: int | None = None,
-        metric: str = "euclidean",
+        metric: Literal["euclidean", "cosine"] = "euclidean",
         n_init: int = 1,
-        order: str = "given",
+        effort: float = 1.0,
+        order: Literal["given", "random"] = "given",
         max_iter: int = 300,
         random_state: Any = None,
         n_jobs: int | None = None,
@@ -310,6 +221,7 @@ class DPMeans(CentersMixin):
         self.n_clusters_hint = n_clusters_hint
         self.metric = metric
         self.n_init = n_init
+        self.effort = effort
         self.order = order
         self.max_iter = max_iter
         self.random_state = random_state
@@ -321,76 +233,85 @@ class DPMeans(CentersMixin):
         weight = check_weight(sample_weight, X.shape[0])
         if self._unit:
             weight = weight_of_directions(X, weight)
-        penalty = check_penalty(self.penalty, "auto", "farthest-first")
-        check_choice("algorithm", self.algorithm, "search", "paper")
-        check_choice("order", self.order, "given", "random")
-        cap = None if self.max_clusters is None else check_count("max_clusters", self.max_clusters)
-        n_init = check_count("n_init", self.n_init)
-        max_iter = check_count("max_iter", self.max_iter)
-        random_state = check_random_state(self.random_state)
-        if self.algorithm == "search" and X.shape[0] * X.shape[1] <= DENSE_VALUES:
-            X = X.toarray() if sp.issparse(X) else X
-        start = None
+        options = begin(self, "auto", "farthest-first")
+        searching = self.algorithm == "search"
+        if searching and sp.issparse(X) and X.shape[0] * X.shape[1] <= DENSE_VALUES:
+            X = X.toarray()
+        path = None
         with workers(self.n_jobs) as run:
-            source = Rows(X, unit=self._unit)
-            frame = measure_to_fit(source, weight, run)
-            if penalty == "auto":
+            frame = measure_to_fit(Rows(X, unit=self._unit), weight, run)
+            if options.penalty == "auto":
                 path = find_path(
-                    X, weight, cap, self.n_clusters_hint, random_state, run, unit=self._unit
+                    X, weight, options.cap, options.hint, options.random_state, run, unit=self._unit
                 )
-                self.path_ = path.without_rows()
-                self.evidence_ = path.best()
-                penalty = self.evidence_.penalty
-                start = path.centers_at(penalty)
-            elif penalty == "farthest-first":
-                penalty = largest_gap(
-                    source, weight, check_hint(self.n_clusters_hint), run, unit=self._unit
-                )
-            if self.algorithm == "paper":
-                permutation = None
-                if self.order == "random":
-                    permutation = random_state.permutation(X.shape[0])
-                    weight = None if weight is None else weight[permutation]
-                source = Rows(X, permutation, unit=self._unit)
-                partition = Partition(source, weight, run, frame, unit=self._unit)
-                result = dp_means(partition, penalty, max_clusters=cap, max_iter=max_iter)
-                result = replace(result, labels=restore(result.labels, permutation))
-            else:
-                result = search(
-                    X,
-                    weight,
-                    penalty,
-                    frame=frame,
-                    max_clusters=cap,
-                    n_init=n_init,
-                    random_state=random_state,
-                    run=run,
-                    unit=self._unit,
-                    start=start,
-                )
-        if not result.converged:
-            warnings.warn(
-                f"DPMeans did not converge in max_iter={max_iter} passes; rows still change their "
-                "cluster. Raise max_iter.",
-                ConvergenceWarning,
-                stacklevel=2,
-            )
-        self.labels_ = result.labels
-        self._store_centers(result.centers, Rows(X).dtype)
-        self.n_clusters_ = result.centers.shape[0]
-        self.penalty_ = penalty
-        self.objective_ = result.objective
-        self.inertia_ = result.inertia
-        self.objective_history_ = np.array(result.history)
-        self.n_iter_ = result.n_iter
-        self.converged_ = result.converged
+            solve = self._search if searching else self._print
+            result, penalty = solve(X, weight, options, path, frame, run)
+        warn_if_unfinished(self, result.converged)
+        if path is not None:
+            keep_choice(self, path, result.k, penalty)
+        self._store_result(result, penalty, Rows(X).dtype)
         return self
 
-    def predict(self, X: Any, novel: bool = False) -> np.ndarray:
-        """The index of the nearest centre for each row of X.
+    def _search(
+        self,
+        X: Any,
+        weight: np.ndarray | None,
+        options: Options,
+        path: Staircase | None,
+        frame: Frame,
+        run: Run,
+    ) -> tuple[Clustering, float]:
+        """The search, at a penalty or for the number of clusters that was chosen."""
+        table = Table.arranged(X, weight, run, frame, unit=self._unit)
+        common: dict[str, Any] = {
+            "random_state": options.random_state,
+            "run": run,
+            "effort": options.effort,
+            "n_init": options.n_init,
+        }
+        space = table.space(per_cluster(1.0, options.cap, table.used.size))
+        if path is not None or options.penalty == "farthest-first":
+            number, first, centers = options.hint or 1, None, []
+            if path is not None:
+                number, first = path.best().number, path.best().price
+                centers = table.shifted([path.centers_at(first)])
+            cap = options.cap or table.used.size
+            found, history, penalty = search_number(
+                space, min(number, cap), first, max_clusters=cap, centers=centers, **common
+            )
+        else:
+            penalty = options.penalty
+            space = replace(space, price=replace(space.price, penalty=penalty))
+            found, history = search(space, **common)
+        return table.result(found, history, penalty), penalty
 
-        With ``novel=True``, -1 where the squared distance to it is more than `penalty_`: such a row
-        would open a cluster of its own.
-        """
-        check_is_fitted(self)
-        return self._nearest(X, penalty=self.penalty_ if novel else None)[0]
+    def _print(
+        self,
+        X: Any,
+        weight: np.ndarray | None,
+        options: Options,
+        path: Staircase | None,
+        frame: Frame,
+        run: Run,
+    ) -> tuple[Clustering, float]:
+        """Algorithm 1, at a penalty or at one that gives the number of clusters that was chosen."""
+        permutation = None
+        if self.order == "random":
+            permutation = options.random_state.permutation(X.shape[0])
+            weight = None if weight is None else weight[permutation]
+        source = Rows(X, permutation, unit=self._unit)
+
+        def solve(penalty: float) -> Clustering:
+            partition = Partition(source, weight, run, frame, unit=self._unit)
+            return dp_means(partition, penalty, max_clusters=options.cap, max_iter=options.max_iter)
+
+        penalty = options.penalty
+        if path is not None:
+            number = path.best().number
+            first = first_gap(source, weight, number, run, unit=self._unit)
+            penalty, result = printed_number(solve, lambda found: found.k, number, first)
+        else:
+            if penalty == "farthest-first":
+                penalty = largest_gap(source, weight, options.hint or 1, run, unit=self._unit)
+            result = solve(penalty)
+        return replace(result, labels=restore(result.labels, permutation)), penalty

@@ -80,3 +80,15 @@ def largest_gap(
         if round_ < k:
             member = source.take(np.array([farthest]))
     return float(closest[farthest])  # 3.
+
+
+def first_gap(
+    source: Rows, weight: np.ndarray | None, n_clusters: int, run: Run, *, unit: bool = False
+) -> float:
+    """The same where there may be fewer different rows; never 0."""
+    for k in range(n_clusters, 0, -1):
+        try:
+            return largest_gap(source, weight, k, run, unit=unit)
+        except ValueError:  # fewer different rows
+            continue
+    return 1.0

@@ -1,6 +1,7 @@
 """Kernel DP-means: DP-means on rows that are known only through a kernel (KJ 5.2).
 
-This file is the printed algorithm and the estimator; `kernel_search` holds the default algorithm.
+This file is the printed algorithm and the estimator. The default algorithm is the search over
+`kernel_space`.
 
 Objective: J = Σ_n w_n ‖φ(x_n) - μ_{z_n}‖² + λk, with ‖φ(x_i) - μ_c‖² = K_ii
 - 2 Σ_{j in c} w_j K_ij / W_c + Σ_{j,l in c} w_j w_l K_jl / W_c² (KJ 5.2, with weights).
@@ -16,36 +17,31 @@ cluster with the lowest number. With the linear kernel the result is that of `DP
 """
 
 import warnings
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 import scipy.sparse as sp
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils import check_random_state
 
-from madbayes._engine.checks import (
-    check_choice,
-    check_count,
-    check_hint,
-    check_penalty,
-    check_rows,
-)
+from madbayes._engine.checks import check_rows
 from madbayes._engine.gram import Gram, sums_of
 from madbayes._engine.rows import Rows
-from madbayes._engine.threads import workers
+from madbayes._engine.threads import Run, workers
+from madbayes._estimators.fitting import Options, begin, keep_choice, warn_if_unfinished
 from madbayes._estimators.kernel import KernelMixin
 from madbayes._kernels.kernel_moves import assign_or_open as assign_block
 from madbayes._kernels.kernel_moves import distances
-from madbayes.cluster.farthest import largest_gap
+from madbayes._search.number import printed_number, search_number
+from madbayes._search.price import Price, per_cluster
+from madbayes._search.staircase import Staircase
+from madbayes.cluster.farthest import first_gap, largest_gap
 from madbayes.cluster.kernel_path import kernel_path
-from madbayes.cluster.kernel_search import KernelDivision, divide, features_of, kernel_search
-
-
-def objective(K: np.ndarray, labels: np.ndarray, penalty: float) -> float:
-    """J of a partition."""
-    clusters = [np.flatnonzero(labels == c) for c in np.unique(labels)]
-    saved = sum(K[np.ix_(rows, rows)].sum() / len(rows) for rows in clusters)
-    return float(np.trace(K) - saved + penalty * len(clusters))
+from madbayes.cluster.kernel_space import (
+    KernelDivision,
+    KernelSpace,
+    features_of,
+    kernel_search,
+)
 
 
 def assign_or_open(
@@ -65,17 +61,18 @@ def assign_or_open(
 
 
 def kernel_dp_means(
-    gram: Gram, w: np.ndarray, penalty: float, *, max_clusters: int | None, max_iter: int
+    space: KernelSpace, *, max_clusters: int | None, max_iter: int
 ) -> tuple[KernelDivision, list[float], int, bool]:
-    """KJ Algorithm 1 in kernel space, on the rows of `gram` in their order."""
+    """KJ Algorithm 1 in kernel space, on the rows of `space` in their order."""
+    gram, w, penalty = space.gram, space.w, space.price.penalty
     cap = gram.n + 1 if max_clusters is None else max_clusters  # the first one may lose its rows
-    now = divide(gram, w, penalty, np.zeros(gram.n, np.int64))  # 1.
+    now = space.division(np.zeros(gram.n, np.int64))  # 1.
     history: list[float] = []
     for n_iter in range(1, max_iter + 1):
         z = assign_or_open(gram, w, now, penalty, cap)  # 2.
         if np.array_equal(z, now.labels):
             return now, [*history, now.objective], n_iter, True  # 4.
-        new = divide(gram, w, penalty, z)  # 3.
+        new = space.division(z)  # 3.
         if new.objective > now.objective + 1e-9 * abs(now.objective):
             warnings.warn(
                 "the objective rose, so this kernel is not positive semidefinite and the printed "
@@ -104,8 +101,8 @@ class KernelDPMeans(KernelMixin):
     ----------
     penalty : float, "auto" or "farthest-first", default="auto"
         The cost of one more cluster, in units of squared distance in kernel space (with the "rbf"
-        kernel no two rows are farther apart than 2). "auto" is described in Notes.
-        "farthest-first" derives it from `n_clusters_hint` (KJ 6.1).
+        kernel no two rows are farther apart than 2). "auto" is described in Notes; "farthest-first"
+        aims at `n_clusters_hint` clusters. See `DPMeans` for the scale of "search" and "paper".
     kernel : str or callable, default="rbf"
         A name of ``sklearn.metrics.pairwise.pairwise_kernels`` ("linear", "rbf", "laplacian",
         "poly", "sigmoid", "cosine", "chi2", "additive_chi2"), "precomputed" (X is the symmetric
@@ -126,7 +123,9 @@ class KernelDPMeans(KernelMixin):
     n_clusters_hint : int or None
         A rough number of clusters, for "auto" and "farthest-first".
     n_init : int, default=1
-        More effort for "search".
+        For "search": so many searches from different seeds, of which the best is taken.
+    effort : float, default=1
+        For "search": so many times the usual patience.
     order : {"given", "random"}
         For "paper": the order in which rows are visited.
     max_iter : int, default=300
@@ -143,8 +142,10 @@ class KernelDPMeans(KernelMixin):
     n_clusters_, penalty_, objective_, inertia_, objective_history_, n_iter_, converged_
         As in `DPMeans`; distances are those of kernel space.
     evidence_ : penalties.Choice
-        With ``penalty="auto"``: the strength of the evidence, and the runners-up (their scores are
-        the widths of their steps).
+        With ``penalty="auto"``: how many clusters, the strength of the evidence, the runners-up
+        (their scores are the widths of their steps).
+    path_ : penalties.Staircase
+        With ``penalty="auto"``: clusters against the penalty.
     n_features_in_, feature_names_in_
 
     Notes
@@ -192,18 +193,19 @@ class KernelDPMeans(KernelMixin):
 
     def __init__(
         self,
-        penalty: float | str = "auto",
+        penalty: float | Literal["auto", "farthest-first"] = "auto",
         *,
         kernel: Any = "rbf",
         gamma: float | str | None = "scale",
         degree: float = 3,
         coef0: float = 1,
         kernel_params: dict[str, Any] | None = None,
-        algorithm: str = "search",
+        algorithm: Literal["search", "paper"] = "search",
         max_clusters: int | None = None,
         n_clusters_hint: int | None = None,
         n_init: int = 1,
-        order: str = "given",
+        effort: float = 1.0,
+        order: Literal["given", "random"] = "given",
         max_iter: int = 300,
         random_state: Any = None,
         n_jobs: int | None = None,
@@ -218,6 +220,7 @@ class KernelDPMeans(KernelMixin):
         self.max_clusters = max_clusters
         self.n_clusters_hint = n_clusters_hint
         self.n_init = n_init
+        self.effort = effort
         self.order = order
         self.max_iter = max_iter
         self.random_state = random_state
@@ -227,57 +230,81 @@ class KernelDPMeans(KernelMixin):
         """Cluster the rows of X (or the rows that the kernel matrix X is about)."""
         X = check_rows(self, X)
         used, w = self._used_rows(X, sample_weight)
-        penalty = check_penalty(self.penalty, "auto", "farthest-first")
-        check_choice("algorithm", self.algorithm, "search", "paper")
-        check_choice("order", self.order, "given", "random")
-        cap = None if self.max_clusters is None else check_count("max_clusters", self.max_clusters)
-        n_init = check_count("n_init", self.n_init)
-        max_iter = check_count("max_iter", self.max_iter)
-        random_state = check_random_state(self.random_state)
-        if self.algorithm == "paper" and self.order == "random":
-            shuffle = random_state.permutation(len(used))
+        options = begin(self, "auto", "farthest-first")
+        printed = self.algorithm == "paper"
+        if printed and self.order == "random":
+            shuffle = options.random_state.permutation(len(used))
             used, w = used[shuffle], w[shuffle]
+        path = None
         with workers(self.n_jobs) as run:
             gram = self._make_gram(X, used, w, run)
-            printed = self.algorithm == "paper"
-            needed = not printed or isinstance(penalty, str)
+            needed = not printed or isinstance(options.penalty, str)
             features = features_of(gram, w) if needed else np.empty((0, 0))
-            if penalty == "auto":
-                self.path_ = kernel_path(features, w, cap, self.n_clusters_hint, random_state, run)
-                self.evidence_ = self.path_.best()
-                penalty = self.evidence_.penalty
-            elif penalty == "farthest-first":
-                penalty = largest_gap(Rows(features), w, check_hint(self.n_clusters_hint), run)
-            if printed:
-                now, history, n_iter, converged = kernel_dp_means(
-                    gram, w, penalty, max_clusters=cap, max_iter=max_iter
+            space = KernelSpace(gram, w, Price(1.0, gram.n), features)
+            if options.penalty == "auto":
+                path = kernel_path(
+                    features, w, options.cap, options.hint, options.random_state, run
                 )
-            else:
-                now, history = kernel_search(
-                    gram,
-                    w,
-                    penalty,
-                    features,
-                    max_clusters=cap,
-                    effort=n_init,
-                    random_state=random_state,
-                    run=run,
-                )
-                n_iter, converged = len(history), True
-        if not converged:
-            warnings.warn(
-                f"KernelDPMeans did not converge in max_iter={max_iter} passes; rows still change "
-                "their cluster. Raise max_iter.",
-                ConvergenceWarning,
-                stacklevel=2,
-            )
+            solve = self._print if printed else self._search
+            now, history, n_iter, converged, penalty = solve(space, options, path, run)
+        warn_if_unfinished(self, converged)
+        if path is not None:
+            keep_choice(self, path, now.k, penalty)
         self._store_clusters(gram, w, now.labels, now.weights, np.diagonal(now.links))
         self.n_clusters_ = now.k
         self.penalty_ = penalty
         self.labels_ = self._all_labels(X, used, now.labels)
-        self.objective_ = now.objective
         self.inertia_ = now.inertia
+        self.objective_ = now.inertia + penalty * now.k
         self.objective_history_ = np.array(history)
         self.n_iter_ = n_iter
         self.converged_ = converged
         return self
+
+    def _search(
+        self, space: KernelSpace, options: Options, path: Staircase | None, run: Run
+    ) -> tuple[KernelDivision, list[float], int, bool, float]:
+        """The search, at a penalty or for the number of clusters that was chosen."""
+        common: dict[str, Any] = {
+            "random_state": options.random_state,
+            "run": run,
+            "effort": options.effort,
+            "n_init": options.n_init,
+        }
+        if path is not None or options.penalty == "farthest-first":
+            choice = None if path is None else path.best()
+            found, history, penalty = search_number(
+                space,
+                options.hint or 1 if choice is None else choice.number,
+                None if choice is None else choice.price,
+                max_clusters=options.cap,
+                solve=kernel_search,
+                **common,
+            )
+        else:
+            penalty = options.penalty
+            price = per_cluster(penalty, options.cap, space.n)
+            found, history = kernel_search(
+                KernelSpace(space.gram, space.w, price, space.features), **common
+            )
+        return found, history, len(history), True, penalty
+
+    def _print(
+        self, space: KernelSpace, options: Options, path: Staircase | None, run: Run
+    ) -> tuple[KernelDivision, list[float], int, bool, float]:
+        """Algorithm 1, at a penalty or at one that gives the number of clusters that was chosen."""
+
+        def solve(penalty: float) -> Any:
+            priced = KernelSpace(space.gram, space.w, Price(penalty, space.n), space.features)
+            return kernel_dp_means(priced, max_clusters=options.cap, max_iter=options.max_iter)
+
+        penalty = options.penalty
+        if path is not None:
+            number = path.best().number
+            first = first_gap(Rows(space.features), space.w, number, run)
+            penalty, found = printed_number(solve, lambda found: found[0].k, number, first)
+        else:
+            if penalty == "farthest-first":
+                penalty = largest_gap(Rows(space.features), space.w, options.hint or 1, run)
+            found = solve(penalty)
+        return *found, penalty

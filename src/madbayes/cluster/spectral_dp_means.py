@@ -17,24 +17,29 @@ nothing else, and the bound is weaker. Step 4 is not in the paper: a relaxed sol
 partition.
 """
 
-from typing import Any, Self
+from dataclasses import replace
+from typing import Any, Literal, Self
 
 import numpy as np
 import scipy.sparse as sp
 from sklearn.metrics import pairwise_distances_argmin
 from sklearn.neighbors import kneighbors_graph
-from sklearn.utils import check_random_state
 
-from madbayes._engine.checks import check_count, check_penalty, check_rows, dense
+from madbayes._engine.checks import check_count, check_rows, dense
 from madbayes._engine.gram import HELD_ROWS, Gram
 from madbayes._engine.lloyd import lloyd_passes, nearest
 from madbayes._engine.rows import Rows
 from madbayes._engine.seeding import kmeans_plus_plus
 from madbayes._engine.threads import Run, workers
+from madbayes._estimators.fitting import Options, begin, keep_choice
 from madbayes._estimators.kernel import KernelMixin, is_all
-from madbayes.cluster import dp_search, kernel_search
-from madbayes.cluster.dp_means import by_size
+from madbayes._search.driver import by_size, descend
+from madbayes._search.number import between
+from madbayes._search.price import fixed, per_cluster
+from madbayes._search.staircase import Choice, Staircase, in_words, plateau
+from madbayes.cluster.dense_space import DenseSpace
 from madbayes.cluster.kernel_path import kernel_path
+from madbayes.cluster.kernel_space import KernelSpace, descend_kernel, features_of
 from madbayes.cluster.path import find_path
 from madbayes.cluster.spectrum import (
     DENSE,
@@ -115,21 +120,38 @@ def neighbour_graph(X: Any, s: np.ndarray, n_neighbors: int, n_jobs: int | None)
     return sp.csr_array(inverse @ A @ inverse), degree
 
 
-def widest_gap(
+def graph_path(
     gram: Gram, w: np.ndarray, cap: int | None, random_state: np.random.RandomState
-) -> float:
+) -> Staircase:
     """A penalty for a graph: in the widest gap √k·log(c_k/c_{k-1}) of c = 1 - eigenvalue.
 
-    Eigenvalues near 1 belong to groups that a random walk hardly leaves.
+    Eigenvalues near 1 belong to groups that a random walk hardly leaves. Relaxed, k clusters are
+    best between two neighbouring eigenvalues, so the spectrum is the staircase.
     """
-    (values, _), _ = centred_spectrum(gram, w, LOWEST, random_state, most=MOST)
+    (values, _), trace = centred_spectrum(gram, w, LOWEST, random_state, most=MOST)
     c = np.maximum(1 - values[: cap or None], FLOOR)
-    k = np.arange(2, len(c) + 1)
-    width = np.sqrt(k) * np.log(c[1:] / c[:-1])
-    if len(width) == 0 or width.max() < GAP:
-        return float(1 - c[0] / 2) if len(c) else LOWEST
-    at = int(np.argmax(width))
-    return float(1 - np.sqrt(c[at] * c[at + 1]))
+    ks = np.arange(2, len(c) + 1)
+    width = plateau(ks, c[:-1], c[1:])
+    errors = trace - np.cumsum(np.r_[0.0, values])
+    path = Staircase.build(np.arange(1, len(errors) + 1), errors)
+    order = np.argsort(-width, kind="stable")
+    k, price, score = 1, float(1 - c[0] / 2) if len(c) else LOWEST, 0.0
+    if len(width) and width[order[0]] >= GAP:
+        at = int(order[0])
+        k, price, score = int(ks[at]), float(1 - np.sqrt(c[at] * c[at + 1])), float(width[at])
+    support = min(score / (2 * GAP), 1.0)
+    choice = Choice(
+        number=k,
+        price=price,
+        strength=in_words(support),
+        support=support,
+        reason="the widest gap between eigenvalues"
+        if k > 1
+        else "no gap between eigenvalues stands out",
+        runners_up=tuple((int(ks[i]), float(width[i])) for i in order[:5] if ks[i] != k),
+        score=score,
+    )
+    return replace(path, choice=choice)
 
 
 class SpectralDPMeans(KernelMixin):
@@ -185,8 +207,8 @@ class SpectralDPMeans(KernelMixin):
     n_clusters_, penalty_, objective_, inertia_, objective_history_, n_iter_, converged_
         As in `DPMeans`. With "nearest_neighbors" the objective is the normalized cut plus
         (`penalty_` - 1) for each cluster, up to a constant.
-    evidence_ : penalties.Choice
-        With ``penalty="auto"``, except for "nearest_neighbors".
+    evidence_, path_ : penalties.Choice, penalties.Staircase
+        With ``penalty="auto"``: how many clusters and how sure; clusters against the penalty.
     n_features_in_, feature_names_in_
 
     Notes
@@ -211,7 +233,7 @@ class SpectralDPMeans(KernelMixin):
 
     def __init__(
         self,
-        penalty: float | str = "auto",
+        penalty: float | Literal["auto"] = "auto",
         *,
         kernel: Any = "linear",
         gamma: float | str | None = "scale",
@@ -238,62 +260,53 @@ class SpectralDPMeans(KernelMixin):
         """Cluster the rows of X (or the rows that the kernel matrix X is about)."""
         X = check_rows(self, X)
         used, w = self._used_rows(X, sample_weight)
-        penalty = check_penalty(self.penalty, "auto")
-        cap = None if self.max_clusters is None else check_count("max_clusters", self.max_clusters)
-        random_state = check_random_state(self.random_state)
+        options = begin(self, "auto")
+        linear = isinstance(self.kernel, str) and self.kernel == "linear"
         with workers(self.n_jobs) as run:
-            if isinstance(self.kernel, str) and self.kernel == "linear":
-                self._fit_rows(X, used, w, penalty, cap, random_state, run)
-            else:
-                self._fit_kernel(X, used, w, penalty, cap, random_state, run)
+            fit = self._fit_rows if linear else self._fit_kernel
+            path = fit(X, used, w, options, run)
+        if path is not None:
+            keep_choice(self, path, self.n_clusters_, self.penalty_)
         self.gap_ = max(self.objective_ - self.relaxed_bound_, 0.0) / abs(self.objective_)
         self.n_iter_, self.converged_ = len(self.objective_history_), True
         return self
 
     def _fit_rows(
-        self,
-        X: Any,
-        used: np.ndarray,
-        w: np.ndarray,
-        penalty: Any,
-        cap: int | None,
-        random_state: np.random.RandomState,
-        run: Run,
-    ) -> None:
+        self, X: Any, used: np.ndarray, w: np.ndarray, options: Options, run: Run
+    ) -> Staircase | None:
         """The linear kernel: everything happens among the rows themselves."""
         X = dense(X, "SpectralDPMeans")
         self._kernel, rows = self._place(X, used, w, run)  # 1.
-        if penalty == "auto":
-            self.path_ = find_path(rows, w, cap, None, random_state, run).without_rows()
-            self.evidence_ = self.path_.best()
-            penalty = self.evidence_.penalty
-        weighted = bool((w != 1).any())
-        scaled = rows * np.sqrt(w)[:, None] if weighted else rows
+        path = None
+        if options.penalty == "auto":
+            path = find_path(rows, w, options.cap, None, options.random_state, run)
+        scaled = rows * np.sqrt(w)[:, None] if (w != 1).any() else rows
         trace = float(np.einsum("ij,ij->", scaled, scaled))
-        spectrum = linear_spectrum(scaled, penalty)  # 2.
-        z = self._cluster_spectrum(spectrum, trace, w, penalty, cap, random_state, run)
-        problem = dp_search.Problem(rows, w, penalty, cap or len(rows), random_state, run)
-        now = problem.division(z)
-        problem.history.append(now.objective)
-        now = dp_search.descend(problem, now)  # 4.
+
+        def spectrum(penalty: float) -> tuple[Spectrum, float]:
+            return linear_spectrum(scaled, penalty), trace
+
+        def polish(price: Any, z: np.ndarray) -> Any:
+            space = DenseSpace(rows, w, price, run)
+            start = space.division(z)
+            start = space.merge(start) if start.k > price.cap else start
+            history = [start.objective]
+            return space, descend(space, start, options.random_state, run, history), history
+
+        now, history = self._solve(spectrum, polish, w, options, path, run)
         rank = by_size(now.centers, now.weights)
         centers = now.centers[rank]
         gram, one = Gram.of_rows(self._kernel, centers, run), np.ones(now.k)
         self._rows = centers  # each cluster is represented by its mean
         self._store_clusters(gram, one, np.arange(now.k), one, gram.diagonal)
-        self._store_result(X, used, np.argsort(rank)[now.labels], problem.history, now.objective)
+        self._store_labels(X, used, np.argsort(rank)[now.labels], history)
+        return path
 
     def _fit_kernel(
-        self,
-        X: Any,
-        used: np.ndarray,
-        w: np.ndarray,
-        penalty: Any,
-        cap: int | None,
-        random_state: np.random.RandomState,
-        run: Run,
-    ) -> None:
+        self, X: Any, used: np.ndarray, w: np.ndarray, options: Options, run: Run
+    ) -> Staircase | None:
         """Other kernels: everything happens in sums of kernel values."""
+        rng, path = options.random_state, None
         if self._is_graph():
             rows = X if is_all(used, X) else X[used]
             n_neighbors = min(check_count("n_neighbors", self.n_neighbors), len(used))
@@ -301,63 +314,76 @@ class SpectralDPMeans(KernelMixin):
             gram = Gram.of_matrix(K, run)
             self._rows = None
         else:
-            if len(used) > HELD_ROWS and not (self._is_precomputed() and sp.issparse(X)):
-                raise ValueError(
-                    f"X has {len(used)} rows, and kernel={self.kernel!r} needs the matrix of all "
-                    f"pairs: at most {HELD_ROWS}. Put sklearn.kernel_approximation.Nystroem before "
-                    "kernel='linear', or use kernel='nearest_neighbors'."
-                )
+            self._check_size(X, used)
             gram = self._make_gram(X, used, w, run)
-        if penalty == "auto" and self._is_graph():
-            penalty = widest_gap(gram, w, cap, random_state)
-        elif penalty == "auto":
-            features = kernel_search.features_of(gram, w)
-            self.path_ = kernel_path(features, w, cap, None, random_state, run)
-            self.evidence_ = self.path_.best()
-            penalty = self.evidence_.penalty
-        spectrum, trace = centred_spectrum(gram, w, penalty, random_state)  # 1., 2.
-        z = self._cluster_spectrum(spectrum, trace, w, penalty, cap, random_state, run)
-        features = np.zeros((gram.n, 1))
-        if len(self.eigenvalues_):
-            features = self.embedding_ * np.sqrt(self.eigenvalues_)
-        problem = kernel_search.KernelProblem(
-            gram, w, penalty, cap or gram.n, features, random_state
-        )
-        now = kernel_search.descend(problem, problem.division(z))  # 4.
-        now = kernel_search.by_size(now)
-        self._store_clusters(gram, w, now.labels, now.weights, np.diagonal(now.links))
-        self._store_result(X, used, now.labels, problem.history, now.objective)
+        if options.penalty == "auto" and self._is_graph():
+            path = graph_path(gram, w, options.cap, rng)
+        elif options.penalty == "auto":
+            path = kernel_path(features_of(gram, w), w, options.cap, None, rng, run)
 
-    def _cluster_spectrum(
+        def spectrum(penalty: float) -> tuple[Spectrum, float]:
+            return centred_spectrum(gram, w, penalty, rng)  # 1., 2.
+
+        def polish(price: Any, z: np.ndarray) -> Any:
+            features = np.zeros((gram.n, 1))
+            if len(self.eigenvalues_):
+                features = self.embedding_ * np.sqrt(self.eigenvalues_)
+            space = KernelSpace(gram, w, price, features)
+            return space, *descend_kernel(space, z, rng, run)
+
+        now, history = self._solve(spectrum, polish, w, options, path, run)
+        self._store_clusters(gram, w, now.labels, now.weights, np.diagonal(now.links))
+        self._store_labels(X, used, now.labels, history)
+        return path
+
+    def _solve(
         self,
-        spectrum: Spectrum,
-        trace: float,
+        spectrum: Any,
+        polish: Any,
         w: np.ndarray,
-        penalty: float,
-        cap: int | None,
-        random_state: np.random.RandomState,
+        options: Options,
+        path: Staircase | None,
         run: Run,
-    ) -> np.ndarray:
-        """Keep what was found in step 2; 3. labels."""
+    ) -> tuple[Any, list[float]]:
+        """Steps 2 to 4; for a number that was chosen also where the polish finds another one."""
+        rng, cap = options.random_state, options.cap
+        penalty = options.penalty if path is None else path.best().price
+        self._keep_spectrum(*spectrum(penalty), w, penalty)  # 2.
+        z = cluster_rows(self.embedding_, w, cap, rng, run)  # 3.
+        _, now, history = polish(per_cluster(penalty, cap, len(w)), z)  # 4.
+        if path is not None and now.k != path.best().number:
+            space, now, history = polish(fixed(path.best().number, len(w)), now.labels)
+            penalty = between(*space.worth(now, rng), penalty, now.objective)
+            history = [value + penalty * now.k for value in history]
+            self._keep_spectrum(*spectrum(penalty), w, penalty)
+        self.n_clusters_, self.penalty_ = now.k, penalty
+        return now, history
+
+    def _keep_spectrum(
+        self, spectrum: Spectrum, trace: float, w: np.ndarray, penalty: float
+    ) -> None:
         self.spectrum_, vectors = spectrum
         self.eigenvalues_ = self.spectrum_[: vectors.shape[1]]
         self.embedding_ = vectors / np.sqrt(w)[:, None]
         self.relaxed_bound_ = relaxed_bound(trace, self.eigenvalues_, penalty)
-        self.penalty_ = penalty
-        return cluster_rows(self.embedding_, w, cap, random_state, run)
 
-    def _store_result(
-        self, X: Any, used: np.ndarray, z: np.ndarray, history: list[float], objective: float
-    ) -> None:
-        self.n_clusters_ = int(z.max()) + 1
+    def _store_labels(self, X: Any, used: np.ndarray, z: np.ndarray, history: list[float]) -> None:
         if self._is_graph() and not is_all(used, X):  # rows of weight 0: as the nearest row
             self.labels_ = z[pairwise_distances_argmin(X, X[used])].astype(np.int32)
             self.labels_[used] = z
         else:
             self.labels_ = self._all_labels(X, used, z)
-        self.objective_ = objective
-        self.inertia_ = objective - self.penalty_ * self.n_clusters_
+        self.objective_ = history[-1]
+        self.inertia_ = history[-1] - self.penalty_ * self.n_clusters_
         self.objective_history_ = np.array(history)
+
+    def _check_size(self, X: Any, used: np.ndarray) -> None:
+        if len(used) > HELD_ROWS and not (self._is_precomputed() and sp.issparse(X)):
+            raise ValueError(
+                f"X has {len(used)} rows, and kernel={self.kernel!r} needs the matrix of all "
+                f"pairs: at most {HELD_ROWS}. Put sklearn.kernel_approximation.Nystroem before "
+                "kernel='linear', or use kernel='nearest_neighbors'."
+            )
 
     def _is_graph(self) -> bool:
         return isinstance(self.kernel, str) and self.kernel == "nearest_neighbors"

@@ -3,46 +3,46 @@
 Objective: that of `hard_hdp`, with φ(x) for x: Σ w ‖φ(x) - μ_z‖² + λ_l Σ_j k_j + λ_g g, where φ is
 known only through κ(x, y) = φ(x)·φ(y).
 
-1. Coordinates of the rows in the span of φ (`kernel_features`), in which the squared distances are
-   the kernel sums of KJ 5.2.
-2. `hard_hdp` or its search on them.
+1. Coordinates of the rows in the span of φ: rows of an incomplete Cholesky factor of the kernel
+   matrix (`_engine/gram.py`), in which the squared distances are the kernel sums of KJ 5.2, exactly
+   up to 1,024 rows, nearly above.
+2. `HardHDP` on them, as printed or by search.
+3. Error and distances of the result from the kernel itself.
 
 Departs from the paper: KJ write each distance as sums over the kernel matrix, O(n) each.
 Coordinates give the same numbers up to rounding from far fewer kernel values, and one code for both
 estimators (docs/adr/0010).
 """
 
-from typing import Any, Self
+from dataclasses import replace
+from typing import Any, Literal, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator, ClusterMixin
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
-from madbayes._engine.checks import check_weight, without_arrow
+from madbayes._engine.checks import check_rows, check_weight
 from madbayes._engine.groups import check_groups, gather
-from madbayes._engine.kernel_features import KernelFeatures
 from madbayes._engine.threads import workers
-from madbayes.multi.hard_hdp import SharedClusters
+from madbayes._estimators.kernel import KernelMixin
+from madbayes._search.driver import never_rising
+from madbayes._search.price import Price
+from madbayes.cluster.kernel_space import KernelSpace, features_of
+from madbayes.multi.sharing import SharedClusters
 
 
-class KernelHardHDP(SharedClusters, ClusterMixin, BaseEstimator):
+class KernelHardHDP(SharedClusters, KernelMixin):
     """`HardHDP` in the space of a kernel: shared clusters that need not be round.
 
     Use it when `HardHDP` would fit but for the shape of the clusters, or when only similarities are
-    known. Penalties are in units of κ: with "rbf", squared distances lie between 0 and 2. It needs
-    the rows in memory and grows with n·r², r being the rank of the kernel (at most n): some
-    thousand rows. With ``kernel="linear"`` it is `HardHDP`, only slower.
+    known. Penalties are in units of κ: with "rbf", squared distances lie between 0 and 2. With
+    ``kernel="linear"`` it is `HardHDP`, only slower. For its size see the notes of `KernelDPMeans`.
 
     Parameters
     ----------
-    penalty_local, penalty_global, algorithm, n_local_hint, n_global_hint, n_init, max_iter
+    penalty_local, penalty_global, algorithm, n_local_hint, n_global_hint, n_init, effort, max_iter
         As in `HardHDP`.
-    kernel : str or callable, default="rbf"
-        A name that `sklearn.metrics.pairwise.pairwise_kernels` knows, a function of two rows, or
-        "precomputed": X is then the symmetric matrix of κ, and for `predict` that of new rows
-        against the rows of `fit`.
-    gamma, degree, coef0
-        Of the kernels that have them.
+    kernel, gamma, degree, coef0, kernel_params
+        As in `KernelDPMeans`.
     random_state, n_jobs
         As in `HardHDP`.
 
@@ -50,6 +50,7 @@ class KernelHardHDP(SharedClusters, ClusterMixin, BaseEstimator):
     ----------
     labels_, local_labels_, n_clusters_, n_local_clusters_, groups_
     penalty_local_, penalty_global_, objective_, inertia_, objective_history_, n_iter_, converged_
+    evidence_, path_
         As in `HardHDP`. There are no `cluster_centers_`: a centre is a mean of φ.
     n_features_in_, feature_names_in_
 
@@ -68,17 +69,19 @@ class KernelHardHDP(SharedClusters, ClusterMixin, BaseEstimator):
 
     def __init__(
         self,
-        penalty_local: float | str = "auto",
-        penalty_global: float | str = "auto",
+        penalty_local: float | Literal["auto", "farthest-first"] = "auto",
+        penalty_global: float | Literal["auto", "farthest-first"] = "auto",
         *,
         kernel: Any = "rbf",
-        gamma: float | None = None,
+        gamma: float | str | None = "scale",
         degree: float = 3,
         coef0: float = 1,
-        algorithm: str = "search",
+        kernel_params: dict[str, Any] | None = None,
+        algorithm: Literal["search", "paper"] = "search",
         n_local_hint: int | None = None,
         n_global_hint: int | None = None,
         n_init: int = 1,
+        effort: float = 1.0,
         max_iter: int = 300,
         random_state: Any = None,
         n_jobs: int | None = None,
@@ -90,6 +93,7 @@ class KernelHardHDP(SharedClusters, ClusterMixin, BaseEstimator):
             n_local_hint=n_local_hint,
             n_global_hint=n_global_hint,
             n_init=n_init,
+            effort=effort,
             max_iter=max_iter,
             random_state=random_state,
             n_jobs=n_jobs,
@@ -98,27 +102,37 @@ class KernelHardHDP(SharedClusters, ClusterMixin, BaseEstimator):
         self.gamma = gamma
         self.degree = degree
         self.coef0 = coef0
+        self.kernel_params = kernel_params
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None, groups: Any = None) -> Self:
         """Cluster the rows of X; see `HardHDP.fit`."""
         X, groups = gather(X, groups)
-        X = validate_data(self, without_arrow(X), dtype=np.float64)
-        if self._precomputed and X.shape[0] != X.shape[1]:
-            raise ValueError(f"kernel='precomputed' needs a square X, not one of shape {X.shape}.")
+        X = check_rows(self, X)
         weight = check_weight(sample_weight, X.shape[0])
         found = check_groups(groups, X.shape[0])
-        self._check()
-        options = {"gamma": self.gamma, "degree": self.degree, "coef0": self.coef0}
-        self._features = KernelFeatures(self.kernel, **options)
+        options = self._check()
+        used, w = self._used_rows(X, sample_weight)
         with workers(self.n_jobs) as run:
-            phi = self._features.fit(X)
-            rows, centers, labels = self._solve(phi, weight, found, run)
-        self._centers = centers + rows.offset
+            gram = self._make_gram(X, used, w, run)
+            some = features_of(gram, w)  # 1.
+            features = np.zeros((X.shape[0], some.shape[1]))
+            features[used] = some
+            _, _, labels = self._solve(features, weight, found, options, run)  # 2.
+            space = KernelSpace(gram, w, Price(1.0, gram.n), some)
+            division = space.division(labels[used])
+        self.objective_ += division.inertia - self.inertia_  # 3.
+        self.inertia_ = division.inertia
+        history = [*self.objective_history_[:-1], self.objective_]
+        self.objective_history_ = np.array(never_rising(history))
+        if hasattr(self, "path_"):  # its centres are coordinates that nobody else knows
+            self.path_ = replace(self.path_, centers=None)
+        self._store_clusters(
+            gram, w, division.labels, division.weights, np.diagonal(division.links)
+        )
         left_out = np.flatnonzero(labels < 0)
         if left_out.size:
-            labels[left_out] = self._nearest_of_group(
-                ((phi[left_out, None] - self._centers) ** 2).sum(axis=2), found.code[left_out]
-            )
+            gaps = self._gaps(X[left_out], None, False)
+            labels[left_out] = self._nearest_of_group(gaps, found.code[left_out])
         self._store_labels(labels, found)
         return self
 
@@ -128,36 +142,30 @@ class KernelHardHDP(SharedClusters, ClusterMixin, BaseEstimator):
         """Fit and return `labels_`."""
         return self.fit(X, sample_weight=sample_weight, groups=groups).labels_
 
-    def predict(self, X: Any, groups: Any = None, novel: bool = False) -> np.ndarray:
-        """The cluster of each row of X; see `HardHDP.predict`.
+    def fit_transform(
+        self, X: Any, y: Any = None, sample_weight: Any = None, groups: Any = None
+    ) -> np.ndarray:
+        """Fit and return the distances of the rows of X to the means in kernel space."""
+        self.fit(X, sample_weight=sample_weight, groups=groups)
+        return self._transform_fitted(gather(X, None)[0])
 
-        With ``kernel="precomputed"`` X has the kernel of each new row with the rows of `fit`, which
-        does not tell κ(x, x): ``novel=True`` is not possible then.
-        """
+    def predict(
+        self, X: Any, groups: Any = None, novel: bool = False, diagonal: Any = None
+    ) -> np.ndarray:
+        """The cluster of each row of X; see `HardHDP.predict`, and `KernelDPMeans.predict` for
+        `diagonal`."""
         check_is_fitted(self)
         X, groups = gather(X, groups)
-        X = validate_data(self, without_arrow(X), reset=False, dtype=np.float64)
-        if novel and self._precomputed:
-            raise ValueError(
-                "novel=True needs κ(x, x) of the new rows, which a precomputed kernel between new "
-                "and old rows does not have."
-            )
-        phi = self._features.transform(X)
-        outside = np.zeros(len(X))
-        if novel:
-            outside = np.maximum(self._features.norms(X) - (phi**2).sum(axis=1), 0.0)
+        X = check_rows(self, X, reset=False)
+        gaps = self._gaps(X, diagonal, novel).T
+        return self._cheapest(lambda a, b: gaps[:, a:b], X.shape[0], groups, novel)
 
-        def distances(a: int, b: int) -> np.ndarray:
-            gaps = [((phi[a:b] - center) ** 2).sum(axis=1) for center in self._centers]
-            return np.array(gaps) + outside[a:b]
+    def _gaps(self, X: Any, diagonal: Any, need_distance: bool) -> np.ndarray:
+        """Squared distances to the means, (n_rows, n_clusters)."""
+        out = np.empty((X.shape[0], self.n_clusters_))
 
-        return self._cheapest(distances, len(X), groups, novel)
+        def store(cut: slice, D: np.ndarray, _: np.ndarray) -> None:
+            out[cut] = D
 
-    @property
-    def _precomputed(self) -> bool:
-        return isinstance(self.kernel, str) and self.kernel == "precomputed"
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.pairwise = self._precomputed
-        return tags
+        self._compare(X, diagonal, need_distance, store)
+        return out

@@ -25,19 +25,23 @@ the rows where groups are few.
 
 from dataclasses import replace
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from scipy.special import gammaln, xlogy
 
+from madbayes._engine.groups import Grouped
 from madbayes._engine.progress import Stage
 from madbayes._engine.threads import Run
 from madbayes._kernels import hdp
-from madbayes._kernels.moves import draw_seeds, means
+from madbayes._kernels.moves import means
 from madbayes._kernels.rows import squared_error
+from madbayes._search.division import Division
+from madbayes._search.driver import descend, renew
+from madbayes._search.price import SharedPrice
+from madbayes._search.staircase import Choice, Staircase, in_words
 from madbayes.cluster.path import find_path
-from madbayes.multi.farthest import group_gap, local_gap
-from madbayes.multi.hard_hdp_search import Division, Problem, descend, over_segment, renew
+from madbayes.multi.grouped_space import GroupedSpace
 
 SAMPLE = 4000  # rows that candidates are made from
 STEP = 1.6  # from one λ_g to the next
@@ -51,6 +55,8 @@ SHUFFLES = 4
 MARGIN = (5.0, 0.04)  # and of n: how much shorter the true groups have to be than shuffled ones
 ROWS = 4  # that a cluster has on average, at least
 
+Pair = tuple[float | None, float | None]  # for λ_l and λ_g
+
 
 class Candidate(NamedTuple):
     local: float
@@ -58,13 +64,14 @@ class Candidate(NamedTuple):
     n_local: float  # clusters that a group uses, on average
     n_global: int
     words: float
+    error: float  # with λ_l, without λ_g
     labels: np.ndarray
 
 
-def description_length(problem: Problem, labels: np.ndarray, d: float) -> float:
+def description_length(space: GroupedSpace, labels: np.ndarray, d: float) -> float:
     """2. L of a division."""
-    X, w, g = problem.X, problem.w, int(labels.max()) + 1
-    start, n = problem.start, float(problem.w.sum())
+    X, w, g = space.X, space.w, int(labels.max()) + 1
+    start, n = space.start, float(space.w.sum())
     group = np.repeat(np.arange(len(start) - 1), np.diff(start))
     n_jp = np.bincount(group * g + labels, w, minlength=(len(start) - 1) * g).reshape(-1, g)
     n_j, k_j = n_jp.sum(axis=1), (n_jp > 0).sum(axis=1)
@@ -79,11 +86,10 @@ def description_length(problem: Problem, labels: np.ndarray, d: float) -> float:
     )
 
 
-def varying_columns(problem: Problem) -> float:
+def varying_columns(space: GroupedSpace, rng: np.random.RandomState) -> float:
     """2. How many columns vary within small clusters, as their principal variances say."""
-    X, w = problem.X, problem.w
-    seeds = np.empty((max(1, min(MOST, len(X) // 8)), X.shape[1]))
-    seeds = seeds[: draw_seeds(X, w, seeds, 0, problem.rng.random_sample(len(seeds)))]
+    X, w = space.X, space.w
+    seeds = space.draw(max(1, min(MOST, len(X) // 8)), rng)
     z, k = hdp.nearest_centers(X, seeds)
     R = (X - means(X, w, z, k, False)[0][z]) * np.sqrt(w)[:, None]
     S = R.T @ R if R.shape[1] <= R.shape[0] else R @ R.T  # the same eigenvalues but zeros
@@ -91,30 +97,27 @@ def varying_columns(problem: Problem) -> float:
     return float(np.trace(S)) ** 2 / norm if norm > 0 else 1.0
 
 
-def solve(problem: Problem, local: float, glob: float, run: Run) -> Division:
-    """A quick division: the start of the search, and its descent without splits."""
-    here = replace(problem, local=local, glob=glob)
-    return here.relaxed(over_segment(here, run))
-
-
-def describe(problem: Problem, local: float, glob: float, now: Division, d: float) -> Candidate:
+def describe(space: GroupedSpace, now: Division, d: float) -> Candidate:
     """A division as a candidate."""
-    n_local = hdp.count_local(problem.start, now.labels, now.k)
-    words = description_length(problem, now.labels, d)
-    return Candidate(local, glob, float(n_local.mean()), now.k, words, now.labels)
+    local, glob = space.penalties
+    n_local = hdp.count_local(space.start, now.labels, now.k)
+    words = description_length(space, now.labels, d)
+    error = now.objective - glob * now.k  # λ_l is part of what a number of clusters costs
+    return Candidate(local, glob, float(n_local.mean()), now.k, words, error, now.labels)
 
 
 def candidates(
-    problem: Problem, given: tuple[float | None, float | None], d: float, run: Run
+    space: GroupedSpace, given: Pair, d: float, rng: np.random.RandomState
 ) -> list[Candidate]:
     """1. For each λ_l the staircase over λ_g; penalties that are given stay as they are."""
-    X, w, start = problem.X, problem.w, problem.start
+    X, w, start = space.X, space.w, space.start
     total = float(w @ (X**2).sum(axis=1))  # rows are shifted to their mean
     within = total - float(
         sum(np.square(w[a:b] @ X[a:b]).sum() / w[a:b].sum() for a, b in pairwise(start))
     )
     if not total > 0:
-        return [Candidate(given[0] or 1.0, given[1] or 1.0, 1.0, 1, 0.0, np.zeros(len(X), int))]
+        one = np.zeros(len(X), int)
+        return [Candidate(given[0] or 1.0, given[1] or 1.0, 1.0, 1, 0.0, 0.0, one)]
     n_groups = len(start) - 1
     each = max(within, 1e-9 * total) / n_groups
     lowest = each * n_groups / (8 * w.sum())  # an eighth of what one row varies within its group
@@ -125,55 +128,53 @@ def candidates(
     stage = Stage("at which penalties", len(levels))
     for local in levels:
         stage.step()
-        glob = given[1] or float(2 / d * total / min(MOST, len(X)) ** (1 + 2 / d))
-        now = solve(problem, local, glob, run)
-        found.append(describe(problem, local, glob, now, d))
+        here = space.at(local, given[1] or float(2 / d * total / min(MOST, len(X)) ** (1 + 2 / d)))
+        now = here.settle(here.merged_seeds(rng))
+        found.append(describe(here, now, d))
         while given[1] is None and now.k > 1:
-            glob *= STEP
-            z = now.labels.copy()
-            hdp.descend(X, w, start, z, now.k, local, glob)
-            now = replace(problem, local=local, glob=glob).division(z)
-            found.append(describe(problem, local, glob, now, d))
+            here = here.at(local, STEP * here.price.penalty)
+            now = here.move(now)
+            found.append(describe(here, now, d))
     return found
 
 
-def groups_matter(problem: Problem, best: Candidate, d: float) -> bool:
+def groups_matter(
+    space: GroupedSpace, best: Candidate, d: float, rng: np.random.RandomState
+) -> bool:
     """3. Whether the groups are better described than shuffled ones, by the same penalties."""
-    centers = problem.division(best.labels).centers
+    centers = space.division(best.labels).centers
     words = []
     for _ in range(SHUFFLES):
-        mixed = problem.rng.permutation(len(problem.X))
-        shuffled = replace(
-            problem, X=problem.X[mixed], w=problem.w[mixed], local=best.local, glob=best.glob
-        )
-        words.append(description_length(shuffled, shuffled.relaxed(centers).labels, d))
-    return best.words < min(words) - MARGIN[0] - MARGIN[1] * problem.w.sum()
+        mixed = rng.permutation(len(space.X))
+        shuffled = replace(space, X=space.X[mixed], w=space.w[mixed]).at(best.local, best.glob)
+        words.append(description_length(shuffled, shuffled.settle(centers).labels, d))
+    return best.words < min(words) - MARGIN[0] - MARGIN[1] * space.w.sum()
 
 
 def searched(
-    problem: Problem, start: Candidate, local: float, glob: float, d: float, run: Run
+    space: GroupedSpace, start: Candidate, d: float, rng: np.random.RandomState
 ) -> Candidate:
-    """What the search makes of a candidate at these penalties."""
-    here = replace(problem, local=local, glob=glob)
-    now = renew(here, descend(here, here.relaxed(here.division(start.labels).centers)), 1, run)
-    return describe(problem, local, glob, now, d)
+    """What the search makes of a candidate at the penalties of `space`."""
+    now = space.settle(space.division(start.labels).centers)
+    now = renew(space, descend(space, now, rng, space.run, []), 1.0, rng, space.run, [])
+    return describe(space, now, d)
 
 
-def miss(one: Candidate, wanted: tuple[float | None, float | None]) -> float:
+def miss(one: Candidate, wanted: Pair) -> float:
     """How far the numbers of clusters are from the wanted ones."""
     have = (one.n_local, one.n_global)
     return sum(abs(np.log(h / w)) for h, w in zip(have, wanted, strict=True) if w is not None)
 
 
 def towards(
-    problem: Problem, best: Candidate, wanted: tuple[float | None, float | None], d: float, run: Run
+    space: GroupedSpace, best: Candidate, wanted: Pair, d: float, rng: np.random.RandomState
 ) -> Candidate:
     """4. Penalties raised where the search finds too many clusters, lowered where too few."""
     local, glob = best.local, best.glob
     power = 1 + 2 / d  # what one more of k clusters saves falls like k to this power
     found = []
     for _ in range(ROUNDS):
-        best = searched(problem, best, local, glob, d, run)
+        best = searched(space.at(local, glob), best, d, rng)
         found.append(best)
         too_many = [
             1.0 if want is None else have / want
@@ -186,51 +187,84 @@ def towards(
     return min(found, key=lambda one: miss(one, wanted))
 
 
-def choose_penalties(
-    model: Any, rows: Any, random_state: np.random.RandomState, run: Run
-) -> tuple[float, float]:
-    """(λ_l, λ_g) as the parameters of `model` ask for them."""
-    local, glob = model.penalty_local, model.penalty_global
-    if local == "farthest-first":
-        local = local_gap(rows.X, None, rows.group, model.n_local_hint, run)
-    if glob == "farthest-first":
-        glob = group_gap(rows.X, rows.w, rows.group, model.n_global_hint, run)
-    if local != "auto" and glob != "auto":
-        return float(local), float(glob)
-    given = (None if local == "auto" else float(local), None if glob == "auto" else float(glob))
-    hints = (
-        model.n_local_hint if local == "auto" else None,
-        model.n_global_hint if glob == "auto" else None,
-    )
+def find_shared_path(
+    rows: Grouped, given: Pair, hints: Pair, random_state: np.random.RandomState, run: Run
+) -> tuple[float, float, Staircase]:
+    """λ_l, λ_g, and the number of clusters against λ_g at that λ_l."""
     if rows.group[0] == rows.group[-1]:  # DP-means
-        hint = model.n_global_hint or model.n_local_hint
-        total = find_path(rows.X, rows.w, None, hint, random_state, run).best().penalty
+        path = find_path(rows.X, rows.w, None, hints[1] or hints[0], random_state, run)
+        total = path.best().price
         other = given[0] or given[1] or total / 2
         rest = max(total - other, 1e-3 * total)
-        return given[0] or rest, given[1] or rest
-
-    unit = float(rows.w.mean())  # a row counts as one on average
-    whole = Problem(rows.X, rows.w / unit, rows.group, 1.0, 1.0, random_state)
-    problem = whole.sample(SAMPLE)
-    share = problem.glob / unit  # of the groups
+        return given[0] or rest, given[1] or rest, moved(path.without_rows(), rows.offset)
+    row = float(rows.w.mean())  # a row counts as one on average
+    price = SharedPrice(1.0, len(rows.X), local=1.0)
+    whole = GroupedSpace(rows.X, rows.w / row, rows.group, price, run)
+    space = whole.sample(SAMPLE, random_state) if whole.n > SAMPLE else whole
+    share = space.price.penalty / row  # of the groups
     at = (
-        None if given[0] is None else given[0] / unit,
+        None if given[0] is None else given[0] / row,
         None if given[1] is None else given[1] * share,
     )
-    d = varying_columns(problem)
-    found = candidates(problem, at, d, run)
-    few = [one for one in found if ROWS * one.n_global <= len(problem.X) or one.n_global == 1]
+    d = varying_columns(space, random_state)
+    found = candidates(space, at, d, random_state)
+    few = [one for one in found if ROWS * one.n_global <= len(space.X) or one.n_global == 1]
     best = min(few or found, key=lambda one: (miss(one, hints), one.words))
+    reason = "the shortest description of the groups"
     if hints != (None, None):
-        best = towards(problem, best, hints, d, run)
+        best, reason = towards(space, best, hints, d, random_state), "the nearest to the hints"
     elif given[1] is None and best.n_global > 1:
-        if groups_matter(problem, best, d):
-            trials = [searched(problem, best, best.local, best.glob * f, d, run) for f in NEARBY]
+        if groups_matter(space, best, d, random_state):
+            nearby = [space.at(best.local, best.glob * f) for f in NEARBY]
+            trials = [searched(here, best, d, random_state) for here in nearby]
             best = min(trials, key=lambda one: one.words)
         else:
-            k = find_path(rows.X, rows.w, None, None, random_state, run).best().n_clusters
-            best = min(found, key=lambda one: (miss(one, (None, k)), one.words))
+            choice = find_path(rows.X, rows.w, None, None, random_state, run).best()
+            best = min(found, key=lambda one: (miss(one, (None, choice.number)), one.words))
+            reason = f"groups are alike; of all rows: {choice.reason}"
     if best.n_global == 1 and hints[1] is None and given[1] is None:
-        everything = float(problem.w @ (problem.X**2).sum(axis=1))  # what no division can save
+        everything = float(space.w @ (space.X**2).sum(axis=1))  # what no division can save
         best = best._replace(glob=max(best.glob, everything))
-    return given[0] or best.local * unit, given[1] or best.glob / share
+    local, glob = given[0] or best.local * row, given[1] or best.glob / share
+    path = staircase(found, best, share, space, reason)
+    return local, glob, moved(path, rows.offset)
+
+
+def moved(path: Staircase, offset: np.ndarray) -> Staircase:
+    """With centres where the rows were before they were shifted to their mean."""
+    assert path.centers is not None
+    return replace(path, centers=tuple(C + offset for C in path.centers))
+
+
+def staircase(
+    found: list[Candidate],
+    best: Candidate,
+    share: float,
+    space: GroupedSpace,
+    reason: str,
+) -> Staircase:
+    """The candidates at about the chosen λ_l, back in the units of the data."""
+    level = min({one.local for one in found}, key=lambda x: abs(np.log(x / best.local)))
+    steps = [one for one in found if one.local == level and one.n_global != best.n_global]
+    steps.append(best)
+    path = Staircase.build(
+        [one.n_global for one in steps],
+        np.array([one.error for one in steps]) / share,
+        centers=[space.division(one.labels).centers for one in steps],
+        scores={one.n_global: -one.words for one in sorted(steps, key=lambda one: -one.words)},
+    )
+    others = sorted((one for one in steps if one is not best), key=lambda one: one.words)
+    # In nats: ten say that nothing else comes near.
+    margin = min((others[0].words - best.words) / 10, 1.0) if others else 1.0
+    if best.n_global == 1:
+        margin, reason = 0.0, "no division stands out from noise"
+    choice = Choice(
+        number=best.n_global,
+        price=best.glob / share,
+        strength=in_words(margin) if best.n_global > 1 else "none",
+        support=margin,
+        reason=reason,
+        runners_up=tuple({one.n_global: -one.words for one in others[:5]}.items()),
+        score=-best.words,
+    )
+    return replace(path, choice=choice)

@@ -1,0 +1,207 @@
+"""Dense rows for the search (`_search/driver.py`).
+
+Objective: J = Σ_n w_n ‖x_n - μ_{z_n}‖² + λk (KJ Eq. 1, with weights). For the cosine metric rows
+and centres have length 1 (`unit`) and only the changes by the moves differ.
+
+1. *Start.* Over-segment (k-means++ seeds and a few Lloyd passes on a sample; every row when there
+   are few) and merge by Ward's cost W_a W_b/(W_a+W_b)·‖μ_a-μ_b‖² while it is below λ.
+2. *Moves.* Merges, Lloyd, Hartigan's exact moves of single rows (openings and closings included).
+
+Departs from KJ: Algorithm 1 opens a cluster only when one row alone repays λ.
+"""
+
+import warnings
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+
+from madbayes._engine.lloyd import lloyd_passes, nearest, nearest_bounds, serial
+from madbayes._engine.partition import Frame, measure
+from madbayes._engine.rows import Rows
+from madbayes._engine.threads import Run
+from madbayes._kernels import moves
+from madbayes._kernels.moves import TOL
+from madbayes._kernels.rows import squared_error
+from madbayes._kernels.ward import merge_below, ward_tree
+from madbayes._search.division import Division, without_gaps
+from madbayes._search.driver import SPLITS, Step
+from madbayes._search.price import Price
+
+SMALL = 1024  # so many rows are merged without over-segmenting
+MOST_SEEDS = 16_384  # more small clusters than these are found in boxes …
+BOX = 4096  # … of at most so many rows
+
+
+@dataclass(frozen=True)
+class DenseSpace:
+    """Rows (centred, or of length 1 with `unit`), their positive weights, and a price."""
+
+    X: np.ndarray
+    w: np.ndarray
+    price: Price
+    run: Run = serial
+    unit: bool = False
+
+    neighbours = 12
+    redraw_any = True
+    tries = 1
+    exact_parts = True
+
+    @property
+    def n(self) -> int:
+        return len(self.X)
+
+    @property
+    def values(self) -> int:
+        return self.X.size
+
+    @cached_property
+    def frame(self) -> Frame:
+        """Where the rows lie: measured once."""
+        return measure(Rows(self.X), self.w, self.run)
+
+    def division(self, labels: np.ndarray) -> Division:
+        z, k = without_gaps(labels)
+        C, W, _ = moves.means(self.X, self.w, z, k, self.unit)
+        J = squared_error(self.X, self.w, z, C) + self.price.penalty * k
+        return Division(z, C, W, J)
+
+    def settle(self, centers: np.ndarray) -> Division:
+        return self.division(nearest(self.X, centers, self.run, frame=self.frame))
+
+    def part(self, rows: np.ndarray, cap: int) -> "DenseSpace":
+        price = self.price.part(min(cap, len(rows)))
+        return DenseSpace(self.X[rows], self.w[rows], price, unit=self.unit)
+
+    def sample(self, size: int, rng: np.random.RandomState) -> "DenseSpace":
+        rows = self._sample_rows(size, rng)
+        w = self.w[rows] * (self.w.sum() / self.w[rows].sum())
+        return replace(self, X=self.X[rows], w=w)
+
+    def _sample_rows(self, size: int, rng: np.random.RandomState) -> np.ndarray:
+        n = self.n
+        return np.arange(n) if n <= size else np.sort(rng.choice(n, size, replace=False))
+
+    def draw(self, count: int, rng: np.random.RandomState) -> np.ndarray:
+        return draw(self.X, self.w, count, rng)
+
+    def redraw(self, centers: np.ndarray, most: int, rng: np.random.RandomState) -> np.ndarray:
+        return moves.redraw_some(self.X, self.w, centers, most, rng.random_sample(3 + 2 * most))
+
+    def relax(self, centers: np.ndarray) -> tuple[np.ndarray, float]:
+        penalty, cap = self.price.penalty, self.price.cap
+        labels, _, J = moves.relax(self.X, self.w, centers, penalty, cap, self.unit)
+        return labels, J
+
+    # 1. Start
+
+    def first_centers(self, rng: np.random.RandomState) -> Iterator[np.ndarray]:
+        """Ward's merges of many small clusters, until a merge costs more than the penalty."""
+        X, w, cap, penalty = self.X, self.w, self.price.cap, self.price.penalty * (1 - TOL)
+        m = self.n if self.n <= SMALL else 256
+        k = self.n
+        while m < self.n and m <= MOST_SEEDS:
+            rows = self._sample_rows(4000 + 8 * m, rng)
+            seeds = draw(X[rows], w[rows], m, rng)
+            labels = lloyd_passes(X[rows], seeds, w[rows], 3, self.run, self.unit)[0]
+            small, weights, _ = moves.means(X[rows], w[rows], *without_gaps(labels), self.unit)
+            weights *= w.sum() / w[rows].sum()
+            group, k = merge_below(small, weights, penalty, cap, self.unit)
+            if 3 * k <= m or k == cap or len(seeds) < m:  # fine enough for this penalty
+                yield moves.means(small, weights, group, k, self.unit)[0]
+                return
+            m = 4 * m if 8 * m <= self.n else self.n
+        if self.n > BOX:
+            self._warn_of_many(k)
+        yield self._merge_boxes(penalty)
+
+    def _merge_boxes(self, penalty: float) -> np.ndarray:
+        """The same from single rows, box by box; then the boxes together."""
+        z, n_clusters = np.empty(self.n, np.int64), 0
+        for rows in boxes(self.X, np.arange(self.n)):
+            X = self.X[rows].astype(np.float64)
+            group, k = merge_below(X, self.w[rows], penalty, self.price.cap, self.unit)
+            z[rows] = n_clusters + group
+            n_clusters += k
+        return self.merge(self.division(z)).centers
+
+    def _warn_of_many(self, k: int) -> None:
+        warnings.warn(
+            f"penalty={self.price.penalty:.4g} is so small that the {self.n} rows fall into more "
+            f"than {k} clusters, which takes long. A larger penalty, or max_clusters, makes it "
+            "quick; penalties.path(X) shows how many clusters there are at which penalty.",
+            stacklevel=2,
+        )
+
+    # 2. Moves
+
+    def moves(self) -> Sequence[Step]:
+        return self.merge, self.follow_lloyd, self.move_rows
+
+    def merge(self, now: Division) -> Division:
+        """Merges that save more than they cost."""
+        penalty = self.price.penalty * (1 - TOL)
+        group, k = merge_below(now.centers, now.weights, penalty, self.price.cap, self.unit)
+        return self.division(group[now.labels]) if k < now.k else now
+
+    def follow_lloyd(self, now: Division) -> Division:
+        """Nearest centres and means, until nothing moves."""
+        found = lloyd_passes(
+            self.X, now.centers, self.w, 300, self.run, self.unit, frame=self.frame
+        )
+        return self.division(found[0])
+
+    def move_rows(self, now: Division) -> Division:
+        """Hartigan's moves, of rows that are not much nearer to their own centre than to others."""
+        X, w, unit = self.X, self.w, self.unit
+        penalty, cap = self.price.penalty, self.price.cap
+        while True:
+            z = now.labels.copy()
+            own, other = nearest_bounds(X, z, now.centers, self.run, frame=self.frame)
+            C, W, N = moves.means(X, w, z, min(self.n, 2 * now.k + 16) + 1, unit)
+            rows = moves.rows_to_watch(own, other, w, z, now.weights, N, penalty, unit)
+            if not moves.move_rows(X, w, z, rows, C, W, N, penalty, cap, unit):
+                return now
+            new = self.division(z)
+            if not new.objective < now.objective:  # only rounding is left
+                return now
+            now = new
+
+    # The penalties at which a division is best
+
+    def worth(self, now: Division, rng: np.random.RandomState) -> tuple[float, float]:
+        """What the best split of a cluster would save, and what the cheapest merge would cost.
+
+        Between these penalties neither pays: `now` is as many clusters as there should be.
+        """
+        own = ((self.X - now.centers[now.labels]) ** 2).sum(axis=1)
+        W = now.weights[now.labels]
+        rest = np.where(W > self.w * (1 + 1e-12), W - self.w, np.inf)
+        saved = float((W * self.w / rest * own).max(initial=0.0))  # a row on its own
+        for rows in now.rows():
+            one = DenseSpace(self.X[rows], self.w[rows], Price(0.0, 2), unit=self.unit)
+            if one.n > 1:
+                whole = one.division(np.zeros(one.n, np.int64)).objective
+                halves = min(one.relax(one.draw(2, rng))[1] for _ in range(SPLITS))
+                saved = max(saved, whole - halves)
+        heights = ward_tree(now.centers, now.weights, self.unit)[2] if now.k > 1 else [np.inf]
+        return saved, float(min(heights))
+
+
+def draw(X: np.ndarray, w: np.ndarray, count: int, rng: np.random.RandomState) -> np.ndarray:
+    """Rows far from each other (k-means++), fewer than `count` where rows are equal."""
+    seeds = np.empty((count, X.shape[1]))
+    return seeds[: moves.draw_seeds(X, w, seeds, 0, rng.random_sample(count))]
+
+
+def boxes(X: np.ndarray, rows: np.ndarray) -> Iterator[np.ndarray]:
+    """The rows in boxes of at most BOX, halved along the widest column."""
+    if len(rows) <= BOX:
+        yield rows
+        return
+    column = X[rows, np.argmax(np.ptp(X[rows], axis=0))]
+    order = np.argsort(column, kind="stable")
+    for half in np.array_split(rows[order], 2):
+        yield from boxes(X, half)
