@@ -1,5 +1,6 @@
 """KernelDPMeans: the printed algorithm row for row, and what the search guarantees."""
 
+import madbayes.cluster.kernel_search as kernel_search
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -18,7 +19,6 @@ from sklearn.pipeline import make_pipeline
 
 import madbayes._engine.gram as gram
 import madbayes._estimators.kernel as kernel_base
-import madbayes.cluster.kernel_search as kernel_search
 from madbayes import DPMeans, KernelDPMeans
 from madbayes.cluster.kernel_dp_means import objective as written_objective
 

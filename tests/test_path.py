@@ -10,8 +10,8 @@ from sklearn.metrics import adjusted_rand_score
 
 from madbayes import DPMeans, penalties
 from madbayes._kernels.ward import cut_tree, merge_below, ward_tree
-from madbayes.cluster.links import link_strengths, score
 from madbayes._search.staircase import lower_hull
+from madbayes.cluster.links import link_strengths, score
 
 
 def mixture(k, d, n, seed, separation=7.0):

@@ -12,8 +12,8 @@ from sklearn.datasets import load_iris, make_circles, make_moons
 from sklearn.metrics import normalized_mutual_info_score
 from sklearn.metrics.pairwise import pairwise_kernels
 
-import madbayes.cluster.spectrum as spectrum
 import madbayes.cluster.spectral_dp_means as module
+import madbayes.cluster.spectrum as spectrum
 from madbayes import DPMeans, KernelDPMeans, SpectralDPMeans
 from madbayes.plots import spectrum as draw
 

@@ -154,14 +154,3 @@ def check_choice(name: str, value: Any, *choices: str) -> str:
     if value not in choices:
         raise ValueError(f"{name}={value!r} must be one of {', '.join(map(repr, choices))}.")
     return str(value)
-
-
-def check_effort(effort: Any) -> float:
-    """A finite number >= 0: the patience of a search."""
-    if isinstance(effort, bool) or not isinstance(effort, Real):
-        raise TypeError(f"effort={effort!r} must be a number >= 0; 1 is the usual patience.")
-    if not 0 <= float(effort) < np.inf:
-        raise ValueError(
-            f"effort={effort!r} must be a finite number >= 0; 1 is the usual patience."
-        )
-    return float(effort)

@@ -39,7 +39,6 @@ from sklearn.utils.validation import check_is_fitted
 from madbayes._engine.checks import (
     check_choice,
     check_count,
-    check_effort,
     check_hint,
     check_weight,
 )
@@ -54,6 +53,7 @@ from madbayes._engine.dissimilarity import (
     part,
 )
 from madbayes._engine.threads import workers
+from madbayes._estimators.fitting import check_effort
 from madbayes._kernels import medoids as kernels
 from madbayes.cluster.medoid_search import (
     Medoids,

@@ -10,32 +10,38 @@ with hard assignments. So "auto" needs no more than to minimise J at this λ ove
    finds.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
 from madbayes._engine.progress import Stage
+from madbayes._engine.rows import Rows
+from madbayes._engine.seeding import draw_order
 from madbayes._engine.threads import Run
+from madbayes._estimators.fitting import Options
+from madbayes._search.driver import by_size
 from madbayes._search.staircase import Choice, Staircase, in_words
-from madbayes.cluster.elliptical_search import cells, finish, sample, search, settle
-from madbayes.cluster.elliptical_space import Division, Space, merge_tree, merged
+from madbayes.cluster.elliptical_search import Result, cells, find, finish, sample, search, settle
+from madbayes.cluster.elliptical_space import (
+    Division,
+    Ellipses,
+    Space,
+    assign,
+    divide,
+    merge_tree,
+    merged,
+    move_rows,
+    terms,
+)
 
+FEW = 64  # BIC is for many rows: with fewer, pairs that happen to be close would repay less
 AROUND = 2  # numbers on each side of the best that are looked at
 DECISIVE = 10.0  # a difference of J, 2 log of a Bayes factor, that leaves no doubt (Kass & Raftery)
 
 
 def information_price(d: int, total: float) -> float:
     """λ of ICL: parameters of a cluster times log n."""
-    return (d * (d + 3) / 2 + 1) * float(np.log(max(total, 2.0)))
-
-
-@dataclass(frozen=True)
-class Found:
-    division: Division
-    history: list[float]
-    converged: bool
-    path: Staircase
-    choice: Choice
+    return (d * (d + 3) / 2 + 1) * float(np.log(max(total, FEW)))
 
 
 def find_number(
@@ -43,40 +49,41 @@ def find_number(
     rng: np.random.RandomState,
     run: Run,
     *,
-    between: tuple[int, int],
+    hint: int | None,
+    n_init: int,
     max_iter: int,
     effort: float,
-) -> Found:
-    """Steps 1 to 3; `space.price` is λ, `between` the numbers allowed."""
+) -> tuple[Result, Staircase]:
+    """Steps 1 to 3 at λ = `space.price`; with a hint, the number is near it whatever λ says."""
     assert space.price is not None
-    low, high = between
+    low, high = 1, space.most
+    if hint is not None:
+        low, high = min(-(-2 * hint // 3), high), min(hint + max(1, hint // 2), high)
     some = sample(space, rng)
-    small = cells(some, min(high, 3 * low), rng, run)
-    divisions = staircase(some, small, low, min(high, small.k))
-    best = min(divisions, key=lambda k: some.objective(divisions[k]))
-    if low == 1:
-        result = search(some, divisions[best], rng, max_iter=max_iter, effort=effort)
-    else:  # as many as were asked for, at whatever price
-        fixed = replace(some, price=None, most=best)
-        result = search(fixed, divisions[best], rng, max_iter=max_iter, effort=effort)
-    now = result[0]
-    if now.k not in divisions or now.error < divisions[now.k].error:
-        divisions[now.k] = now
-    best = now.k
+    found: list[tuple[Result, dict[int, Division]]] = []
+    for _ in range(n_init):
+        small = cells(some, 0 if hint is None else high, rng, run)
+        divisions = staircase(some, small, min(low, small.k), min(high, small.k))  # 1. and 2.
+        k = min(divisions, key=lambda k: some.objective(divisions[k]))
+        here = some if hint is None else replace(some, price=None, most=k)
+        result = search(here, divisions[k], rng, max_iter=max_iter, effort=effort)  # 3.
+        found.append((result, divisions))
+    result, divisions = min(found, key=lambda f: some.objective(f[0][0]))
+    there, here = (space, some)
+    if hint is not None:
+        there, here = (replace(s, price=None, most=result[0].k) for s in (space, some))
+    result = result if some is space else finish(there, here, result, rng, max_iter=max_iter)
     errors = {k: division.error for k, division in divisions.items()}
-    path = Staircase.build(sorted(errors), [errors[k] for k in sorted(errors)])
-    price = space.price
-    step = path.step_of(best)
-    if low > 1 and step is not None:
-        price = float(np.clip(price, path.price_low[step] * (1 + 1e-9), path.price_high[step]))
-    there = space if low == 1 else replace(space, price=None, most=best)
-    here = some if low == 1 else replace(some, price=None, most=best)
-    if some is space:
-        division, history, converged = result
-    else:
-        division, history, converged = finish(there, here, result, rng, max_iter=max_iter)
-    choice = judge(errors, division.k, price)
-    return Found(division, history, converged, replace(path, choice=choice), choice)
+    now, history, converged = result
+    errors[now.k] = min(now.error, errors.get(now.k, np.inf))
+    numbers = sorted(errors)
+    path = Staircase.build(numbers, [errors[k] for k in numbers])
+    price, step = space.price, path.step_of(now.k)
+    if hint is not None and step is not None:  # a penalty at which this is the best number
+        price = float(np.clip(price, path.price_low[step], path.price_high[step]))
+        history = [value + price * now.k for value in history]
+    path = replace(path, choice=judge(errors, now.k, price))
+    return (now, history, converged), path
 
 
 def staircase(space: Space, small: Division, low: int, high: int) -> dict[int, Division]:
@@ -92,7 +99,8 @@ def staircase(space: Space, small: Division, low: int, high: int) -> dict[int, D
         stage.step()
         stop = small.k - k
         start = space.division(merged(small.labels, into[:stop], gone[:stop]))
-        found[k] = settle(replace(space, price=None, most=k), start, 8)
+        fixed = replace(space, price=None, most=k)
+        found[k] = settle(fixed, settle(fixed, start, assign, 8), move_rows, 2)
 
     wanted = {k for k in range(middle - AROUND, middle + AROUND + 1) if low <= k <= high}
     wanted |= {k for k in (1, 2) if low <= k <= high}
@@ -123,3 +131,44 @@ def judge(errors: dict[int, float], k: int, price: float) -> Choice:
         runners_up=tuple((j, -value[j]) for j in others[:5]),
         score=-value[k],
     )
+
+
+def find_ellipses(
+    Y: np.ndarray,
+    w: np.ndarray,
+    options: Options,
+    run: Run,
+    *,
+    n_clusters: int | None,
+    reg_covar: float,
+    covariance_penalty: float | None,
+    min_cluster_size: int | None,
+) -> Ellipses:
+    """The search on standardized rows: a given number, at a penalty, or as many as pay."""
+    n, d = Y.shape
+    columns = np.flatnonzero(np.ptp(Y, axis=0) > 0)  # a constant one says nothing
+    rows = Y[:, columns if columns.size else [0]]
+    order = draw_order(Rows(rows), run)  # so that the order of the rows does not matter
+    nu = 1.0 if covariance_penalty is None else float(covariance_penalty)
+    most = min(n, options.cap or n) if n_clusters is None else n_clusters
+    rows = np.ascontiguousarray(rows[order])
+    space = Space(rows, w[order], reg_covar * nu, nu, None, most, min_cluster_size or 1)
+    rng, path, penalty = options.random_state, None, 0.0
+    common = {"max_iter": options.max_iter, "effort": options.effort, "n_init": options.n_init}
+    if n_clusters is None and options.penalty == "auto":
+        space = replace(space, price=information_price(rows.shape[1], float(w.sum())))
+        found, path = find_number(space, rng, run, hint=options.hint, **common)
+        penalty = path.best().price
+    else:
+        if n_clusters is None:
+            penalty = options.penalty
+            space = replace(space, price=penalty)
+        found = find(space, rng, run, **common)
+    now, history, converged = found
+    now = space.division(np.argsort(by_size(now.C, now.W))[now.labels])
+    scale, level = terms(space, now)
+    labels = np.empty_like(now.labels)
+    labels[order] = now.labels
+    now = divide(Y, w, labels, space.phi)  # with all columns
+    Sigma = (now.S + space.phi * np.eye(d)) / scale[:, None, None]
+    return Ellipses(now, history, converged, penalty, nu, Sigma, level, path)

@@ -10,6 +10,7 @@
 Many rows: 1. to 3. on a sample whose weights are scaled up, then 2. on all of them.
 """
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -32,8 +33,11 @@ from madbayes.cluster.elliptical_space import (
 
 SAMPLE = 5000  # rows that are searched; the others take part in the last descent
 CELLS = (8, 128)  # small clusters to begin with: 2√n of them, within these bounds
-TRIALS, MORE = 6, 2  # renewals in vain before the search ends: so many, and so many per cluster
+TRIALS, MORE = 12, 2  # renewals in vain before the search ends: so many, and so many per cluster
+NEARLY = 0.02  # by reassignments alone as good as before, per row, but for this: worth moves
 NEIGHBOURS = 3  # clusters renewed together, at most
+Step = Callable[[Space, Division], Division]
+Result = tuple[Division, list[float], bool]  # the division, J after each pass, converged or not
 CUTS = 2  # random cuts of a cluster that are tried beside the one across its longest axis
 
 
@@ -108,14 +112,13 @@ def descend(
     return now, False
 
 
-def settle(space: Space, now: Division, passes: int) -> Division:
-    """The quick part of 2., the number of clusters as it is: rows reassigned, then moved."""
-    for step in (assign, move_rows):
-        for _ in range(passes):
-            new = step(space, now)
-            if new.k < now.k or not space.lower(new, now):
-                break
-            now = new
+def settle(space: Space, now: Division, step: Step, passes: int) -> Division:
+    """One of the quick parts of 2., the number of clusters as it is."""
+    for _ in range(passes):
+        new = step(space, now)
+        if new.k < now.k or not space.lower(new, now):
+            break
+        now = new
     return now
 
 
@@ -128,28 +131,35 @@ def renew(space: Space, now: Division, rng: np.random.RandomState, effort: float
         kernels.quadratic(now.C, now.C, now.A, near)
         first = rng.randint(now.k)
         count = rng.randint(2, min(NEIGHBOURS, now.k) + 1)
-        chosen = np.argsort(near[:, first] * (now.W[first] + space.nu), kind="stable")[:count]
+        chosen = np.argsort(near[:, first], kind="stable")[:count]
         rows = np.flatnonzero(np.isin(now.labels, chosen))
         part = space.part(rows, count)
         seeds = part.Y[rng.choice(len(rows), count, replace=False)]
         labels = squared_distances(Rows(part.Y), 0, len(rows), seeds).argmin(axis=0)
-        new = settle(part, part.division(labels), 10)
+        new = settle(part, part.division(labels), assign, 8)
         old = float(space.costs(now.W[chosen], now.L[chosen]).sum())
         gain = old - float(space.costs(new.W, new.L).sum())
-        if new.k == count and gain > TOL * (1.0 + float(now.W.sum())):
+        if new.k < count or gain < -NEARLY * float(new.W.sum()):
+            continue
+        new = settle(part, new, move_rows, 3)
+        gain = old - float(space.costs(new.W, new.L).sum())
+        if gain > TOL * (1.0 + float(now.W.sum())):
             z = now.labels.copy()
             z[rows] = chosen[new.labels]
-            now, vain = settle(space, space.division(z), 10), 0
+            now, vain = settle(space, space.division(z), assign, 8), 0
     return now
 
 
-def cells(space: Space, most: int, rng: np.random.RandomState, run: Run) -> Division:
+def cells(
+    space: Space, most: int, rng: np.random.RandomState, run: Run, *, exactly: bool = False
+) -> Division:
     """1. Small clusters: k-means++, three passes of k-means, empty ones dropped.
 
     Plain distances and sums: `KMeans` would do the same, and take longer to compile than to run.
     """
     source = Rows(space.Y)
-    count = min(max(int(np.clip(2 * np.sqrt(source.n), *CELLS)), 3 * most), source.n)
+    count = max(int(np.clip(2 * np.sqrt(source.n), *CELLS)), 3 * most)
+    count = min(most if exactly else count, source.n)
     centers = kmeans_plus_plus(source, space.w, count, rng, run)
     for _ in range(4):
         labels = squared_distances(source, 0, source.n, centers).argmin(axis=0)
@@ -176,8 +186,8 @@ def search(
     *,
     max_iter: int,
     effort: float,
-) -> tuple[Division, list[float], bool]:
-    """2. and 3. from a division: the division at the end, J after each pass, converged or not."""
+) -> Result:
+    """2. and 3. from a division."""
     history = [space.objective(start)]
     now, converged = descend(space, start, rng, max_iter=max_iter, history=history)
     while converged and effort > 0:
@@ -190,8 +200,8 @@ def search(
 
 
 def finish(
-    space: Space, some: Space, found: tuple[Division, list[float], bool], rng, *, max_iter: int
-) -> tuple[Division, list[float], bool]:
+    space: Space, some: Space, found: Result, rng: np.random.RandomState, *, max_iter: int
+) -> Result:
     """What was found on a sample, for all rows."""
     if some is space:
         return found
@@ -201,7 +211,7 @@ def finish(
     return search(space, space.division(labels), rng, max_iter=max_iter, effort=0.0)
 
 
-def fixed_number(
+def find(
     space: Space,
     rng: np.random.RandomState,
     run: Run,
@@ -209,12 +219,16 @@ def fixed_number(
     n_init: int,
     max_iter: int,
     effort: float,
-) -> tuple[Division, list[float], bool]:
+) -> Result:
     """1. to 3. from so many starts; the best of them."""
     some = sample(space, rng)
     found = []
     for _ in range(n_init):
-        start = merge(some, cells(some, space.most, rng, run))
-        found.append(search(some, start, rng, max_iter=max_iter, effort=effort))
-    best = min(found, key=lambda f: (-f[0].k, some.objective(f[0])))
+        most = 0 if space.price is not None else space.most
+        starts = [merge(some, cells(some, most, rng, run))]
+        if most:  # the cheapest merges are not always the way to a given number
+            starts.append(cells(some, most, rng, run, exactly=True))
+        for start in starts:
+            found.append(search(some, start, rng, max_iter=max_iter, effort=effort))
+    best = min(found, key=lambda f: (-f[0].k if space.price is None else 0, f[1][-1]))
     return finish(space, some, best, rng, max_iter=max_iter)

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from madbayes._kernels import ellipses as kernels
+from madbayes._search.staircase import Staircase
 
 TOL = 1e-9  # a move must lower J by more than this share of the weight
 FREE = 4  # clusters that one sweep of moves can open
@@ -34,6 +35,20 @@ class Division:
     @property
     def k(self) -> int:
         return len(self.C)
+
+
+@dataclass(frozen=True)
+class Ellipses:
+    """What an algorithm found, in standardized columns."""
+
+    division: Division
+    history: list[float]
+    converged: bool
+    penalty: float
+    nu: float
+    covariances: np.ndarray
+    level: np.ndarray  # what a row of a cluster pays beside its distance
+    path: Staircase | None
 
 
 def divide(Y: np.ndarray, w: np.ndarray, labels: np.ndarray, phi: float) -> Division:
@@ -111,14 +126,20 @@ def assign(space: Space, now: Division) -> Division:
     """Every row to the cluster where it is most likely."""
     labels = now.labels.copy()
     kernels.assign(space.Y, now.C, now.A, *terms(space, now), labels)
-    while space.price is None:  # a cluster that would become too small keeps its rows
+    if space.price is None:
+        labels = keep_size(labels, now, space.least)
+    return now if np.array_equal(labels, now.labels) else space.division(labels)
+
+
+def keep_size(labels: np.ndarray, now: Division, least: int) -> np.ndarray:
+    """Labels with which no cluster falls below `least` rows: one that would keeps its own."""
+    while True:
         size = np.bincount(labels, minlength=now.k)
-        short = size < np.minimum(now.N, space.least)
+        short = size < np.minimum(now.N, least)
         back = short[now.labels] & (labels != now.labels)
         if not back.any():
-            break
+            return labels
         labels[back] = now.labels[back]
-    return now if np.array_equal(labels, now.labels) else space.division(labels)
 
 
 def move_rows(space: Space, now: Division) -> Division:

@@ -22,7 +22,7 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
-from madbayes._engine.checks import check_choice, check_count, check_effort, check_weight
+from madbayes._engine.checks import check_choice, check_count, check_weight
 from madbayes._engine.dissimilarity import (
     MedoidsMixin,
     Metric,
@@ -34,6 +34,7 @@ from madbayes._engine.dissimilarity import (
     part,
 )
 from madbayes._engine.threads import workers
+from madbayes._estimators.fitting import check_effort
 from madbayes._kernels import medoids as kernels
 from madbayes.cluster.medoid_search import (
     Medoids,
