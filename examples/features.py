@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from madbayes.features import BPMeans
-from madbayes.penalties.feature_path import feature_path
+from madbayes.penalties import feature_path
 from madbayes.plots.features import features
 
 

@@ -2,19 +2,28 @@
 
 import multiprocessing
 import os
+import shutil
+import signal
 import subprocess
 import sys
 import threading
+import time
+from pathlib import Path
 
 import numpy as np
 import pytest
-from threadpoolctl import threadpool_info
+from numba import njit
+from threadpoolctl import threadpool_info, threadpool_limits
 
+import madbayes
 from madbayes import DPMeans, KMeans
 from madbayes._engine.centers import MAX_GROUPS, make_scratch
 from madbayes._engine.partition import Partition
 from madbayes._engine.rows import Rows
-from madbayes._engine.threads import workers
+from madbayes._engine.threads import QUICK, patient, workers
+from madbayes._kernels import hdp, moves
+from madbayes._kernels.collapsed import pass_over_rows
+from madbayes._kernels.ward import merge_below, ward_tree
 
 
 def fit(_=None):
@@ -40,6 +49,128 @@ def test_several_python_threads_fit_at_once_and_leave_blas_as_it_was():
     for labels in found:
         np.testing.assert_array_equal(labels, expected)
     assert blas_threads() == before
+
+
+def test_the_last_fit_to_end_hands_blas_back_from_any_thread():
+    # threadpoolctl 3.8 listens to one thread at a time, and here it is none of those that fit.
+    first_in, second_in, first_out = threading.Event(), threading.Event(), threading.Event()
+    inside = []
+
+    def first():
+        with workers(1):
+            first_in.set()
+            second_in.wait(60)
+        first_out.set()
+        second_out.wait(60)  # alive while the other one ends
+
+    def second():
+        first_in.wait(60)
+        with workers(2) as run:
+            second_in.set()
+            first_out.wait(60)
+            inside.append(blas_threads())
+            inside.extend(run(lambda _: blas_threads(), range(4)))
+        inside.append(blas_threads())
+        second_out.set()
+
+    second_out = threading.Event()
+    with threadpool_limits(2, user_api="blas"):
+        before = blas_threads()
+        threads = [threading.Thread(target=part) for part in (first, second)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert inside == [[1] * len(before)] * 5 + [before]
+        assert blas_threads() == before == [2] * len(before)
+
+
+def test_a_limit_that_is_set_during_a_fit_stays():
+    with threadpool_limits(2, user_api="blas"):
+        with workers(1):
+            threadpool_limits(3, user_api="blas")
+        assert blas_threads() == [3] * len(blas_threads())
+
+
+@njit(nogil=True)
+def slow_arrays(n, raised):
+    total = 0.0
+    raised[0] = 1
+    for i in range(n):
+        total += np.sqrt(i + total)
+    return np.full(3, total), np.zeros(2)
+
+
+def press_ctrl_c(when):
+    """SIGINT once the flag is set."""
+
+    def wait():
+        while not when[0]:
+            time.sleep(0.001)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    threading.Thread(target=wait, daemon=True).start()
+
+
+@pytest.fixture
+def ctrl_c():
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("ctrl_c")
+def test_ctrl_c_in_a_kernel_that_returns_arrays_is_a_keyboard_interrupt():
+    slow_arrays(1, np.zeros(1))
+    flag = np.zeros(1)
+    press_ctrl_c(flag)
+    with pytest.raises(KeyboardInterrupt), workers(1):  # numba alone: SystemError
+        slow_arrays(50_000_000, flag)
+        time.sleep(5)
+
+
+@pytest.mark.usefixtures("ctrl_c")
+@pytest.mark.parametrize("n_jobs", [1, 2])
+def test_ctrl_c_does_not_wait_for_long_kernels(n_jobs):
+    ended = []
+
+    def endless(X, stop):
+        X[0] = 1
+        for _ in range(6000):
+            if stop[0]:
+                ended.append(stop[0])
+                return
+            time.sleep(0.01)
+
+    def one(run, X):
+        patient(endless, X)
+
+    def two(run, X):
+        run(lambda X: [patient(endless, X) for _ in range(9)], [X, np.zeros(9)])
+
+    for call in (one, two)[:n_jobs]:
+        X, before = np.zeros(QUICK), len(ended)
+        press_ctrl_c(X)
+        with pytest.raises(KeyboardInterrupt), workers(n_jobs) as run:
+            call(run, X)
+        assert len(ended) > before
+
+
+def test_kernels_leave_when_they_are_told_to():
+    r = np.random.default_rng(0)
+    X, w, stop = r.normal(size=(60, 2)), np.ones(60), np.ones(1, np.uint8)
+    z = np.arange(60) % 3
+    start, C, W, N = np.array([0, 30, 60]), *moves.means(X, w, z, 8, False)
+    state = np.zeros(60), np.zeros(60, np.int64), np.zeros(8, np.int64), 0, 0.0
+    assert moves.move_rows(X, w, z, np.arange(60), C, W, N, 1.0, 60, False, stop) == 0
+    assert pass_over_rows(X, w, z, 1.0, 60, 0.0, C, W, N, *state, stop)[0] == 0
+    assert ward_tree(X, w, False, stop)[0].size == 0
+    assert merge_below(X, w, 1.0, 60, False, stop)[1] == 1
+    assert hdp.move_rows(X, w, start, z, C, W, N, 1.0, 1.0, stop) == 0
+    np.testing.assert_array_equal(z, np.arange(60) % 3)
+    hdp.descend(X, w, start, z, 3, 1.0, 1.0, stop)
+    assert moves.relax(X, w, X[:3], 1.0, 60, False, stop)[0].max() < 60
+    assert moves.draw_seeds(X, w, C, 0, r.random(8), stop) == 8
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs os.fork")
@@ -89,6 +220,33 @@ def test_kernels_in_another_mode(mode, tmp_path):
     assert done.stdout.strip() == "fine", done.stderr[-2000:]
 
 
+NO_CACHE = """
+import warnings
+with warnings.catch_warnings(record=True) as caught:
+    warnings.simplefilter("always")
+    import numpy as np
+    import madbayes
+    from madbayes import DPMeans, HardHDP
+    from madbayes._kernels.rows import project
+    found = np.empty(2)
+    project(np.eye(2), np.array([3.0, 4.0]), found)
+print(madbayes.__file__, found, *[w.message for w in caught], sep="|")
+"""
+
+
+def test_without_a_place_for_the_cache_it_compiles_and_warns_once(tmp_path):
+    package = Path(madbayes.__file__).parent
+    copy = shutil.copytree(package, tmp_path / "madbayes", ignore=lambda *_: {"__pycache__"})
+    (copy / "_kernels" / "__pycache__").touch()  # a file: not even root can put a cache there
+    env = {k: v for k, v in os.environ.items() if k != "NUMBA_CACHE_DIR"}
+    env |= {"PYTHONPATH": str(tmp_path), "HOME": os.devnull, "XDG_CACHE_HOME": os.devnull}
+    done = subprocess.run([sys.executable, "-c", NO_CACHE], env=env, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-2000:]
+    where, found, *caught = done.stdout.strip().split("|")
+    assert where.startswith(str(tmp_path)) and found == "[3. 4.]"
+    assert len(caught) == 1 and "NUMBA_CACHE_DIR" in caught[0]
+
+
 @pytest.mark.parametrize("together", [False, True])
 def test_centres_that_wander_and_groups_without_centres(together, monkeypatch):
     # Several groups of centres, several products; `together`: half of the centres, and all heads of
@@ -125,8 +283,6 @@ def test_import_loads_nothing_heavy():
 
 
 def test_every_public_name_is_there():
-    import madbayes
-
     for name in madbayes.__all__:
         assert getattr(madbayes, name) is not None
     with pytest.raises(AttributeError, match="no_such_name"):

@@ -20,10 +20,10 @@ from sklearn.metrics import normalized_mutual_info_score as nmi
 from sklearn.neighbors import kneighbors_graph
 
 from madbayes import GraphCut, cli, penalties
-from madbayes._engine import graph_search
-from madbayes._engine.graph_input import check_graph, connected_part
-from madbayes._engine.graph_search import combine, measure, one_run
+from madbayes.graph import search as graph_search
 from madbayes.graph.graph_cut import kernel_dp_means, least_sigma, objective, to_lambda
+from madbayes.graph.input import check_graph, connected_part
+from madbayes.graph.search import combine, measure, one_run
 
 CUTS = pytest.mark.parametrize("cut", ["normalized", "ratio"])
 
@@ -487,8 +487,8 @@ def test_the_path_is_a_staircase(cut):
         assert len(np.unique(found)) == k
         assert objective(A, found, 0, cut) == pytest.approx(path.objective[i])
     best = path.best()
-    assert (best.n_clusters, best.reason) == (12, "plateau")
-    assert "12 clusters" in best.describe()
+    assert (best.n_clusters, best.strength) == (12, "strong")
+    assert "12 communities" in best.describe()
     assert same(path.labels_at(best.resolution), labels)
     model = GraphCut(cut=cut, random_state=0).fit(A)
     assert same(model.labels_, labels)
@@ -501,11 +501,13 @@ def test_nothing_stands_out_of_random_graphs():
     for seed, (n, degree) in enumerate([(40, 4), (60, 8), (100, 4), (150, 10), (400, 20)]):
         A = random_graph(n, degree / n, seed)
         best = penalties.cut_path(A, random_state=0).best()
-        assert (best.n_clusters == sp.csgraph.connected_components(A)[0]) == (best.reason == "none")
-        wrong += best.reason != "none"
+        assert (best.n_clusters == sp.csgraph.connected_components(A)[0]) == (
+            best.strength == "none"
+        )
+        wrong += best.strength != "none"
     assert wrong <= 1
     for A in (np.ones((12, 12)) - np.eye(12), random_graph(2, 1.0, 0)):
-        assert penalties.cut_path(A).best().reason == "none"
+        assert penalties.cut_path(A).best().strength == "none"
 
 
 def test_isolated_nodes_and_pieces_on_the_path():
@@ -523,7 +525,7 @@ def test_the_picture():
     figure = pytest.importorskip("matplotlib.figure")
     path = penalties.cut_path(ring_of_cliques(12, 5)[0], random_state=0)
     ax = path.plot()
-    assert "12 clusters" in ax.get_title(loc="left")
+    assert "12 communities" in ax.get_title(loc="left")
     assert path.plot(mine := figure.Figure().add_subplot()) is mine
     penalties.cut_path(np.ones((3, 3))).plot()
     penalties.cut_path(np.zeros((3, 3))).plot()

@@ -12,7 +12,7 @@ from reference.hard_hdp import hard_hdp, neighbours, objective
 from reference.partitions import all_partitions
 
 from madbayes import DPMeans, HardHDP, KernelHardHDP, penalties
-from madbayes.multi.hard_hdp import objective as formula
+from madbayes.multi.algorithm2 import objective as formula
 
 
 def sets(seed, n_sets=12, n_each=5, k=8, uses=3, spread=0.1):
@@ -206,11 +206,13 @@ def test_the_same_for_any_number_of_threads():
 
 
 def test_more_rows_than_the_sample(monkeypatch):
-    from madbayes.multi import hard_hdp_search
+    from madbayes._search import driver
+    from madbayes.multi import grouped_space
 
-    monkeypatch.setattr(hard_hdp_search, "SAMPLE", 120)
+    monkeypatch.setattr(driver, "SAMPLE", 120)
+    monkeypatch.setattr(grouped_space, "SAMPLE", 120)
     for groups_at_least in (2, 1000):  # a sample of the groups, and of the rows
-        monkeypatch.setattr(hard_hdp_search, "SAMPLE_GROUPS", groups_at_least)
+        monkeypatch.setattr(grouped_space, "SAMPLE_GROUPS", groups_at_least)
         X, groups, truth = sets(5, n_sets=40, spread=0.03)
         model = HardHDP(0.02, 0.4, random_state=0).fit(X, groups=groups)
         check_consistent(model, X, groups)
@@ -379,7 +381,8 @@ def test_farthest_first_is_the_plain_loop(seed):
     X, groups, _ = sets(seed)
     found = penalties.hdp_farthest_first(X, groups, 3, 8)
     assert found == pytest.approx(plain_farthest_first(X, groups, 3, 8))
-    model = HardHDP("farthest-first", "farthest-first", n_local_hint=3, n_global_hint=8)
+    hints = {"n_local_hint": 3, "n_global_hint": 8}
+    model = HardHDP("farthest-first", "farthest-first", algorithm="paper", **hints)
     model.fit(X, groups=groups)
     assert (model.penalty_local_, model.penalty_global_) == pytest.approx(found)
 

@@ -20,6 +20,7 @@ from sklearn.pipeline import make_pipeline
 import madbayes._engine.gram as gram
 import madbayes._estimators.kernel as kernel_base
 from madbayes import DPMeans, KernelDPMeans
+from madbayes.cluster import kernel_space
 from madbayes.cluster.kernel_dp_means import objective as written_objective
 
 
@@ -165,8 +166,8 @@ def test_no_single_move_is_left(seed):
 
 
 def test_no_single_move_is_left_when_features_are_rough(monkeypatch):
-    monkeypatch.setattr(kernel_search, "FULL_RANK", 0)
-    monkeypatch.setattr(kernel_search, "RANK", 2)
+    monkeypatch.setattr(kernel_space, "FULL_RANK", 0)
+    monkeypatch.setattr(kernel_space, "RANK", 2)
     X = blobs(60, 4, 4, seed=0)
     K = pairwise_kernels(X, metric="rbf", gamma=0.1)
     for penalty in (0.3, 1.0, 3.0, 10.0):

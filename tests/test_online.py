@@ -2,6 +2,7 @@
 
 import math
 import pickle
+import warnings
 
 import numpy as np
 import pytest
@@ -340,3 +341,22 @@ def test_a_bad_block_changes_nothing():
     with pytest.raises(ValueError, match=r"Begin with a larger block, or use init='first'"):
         small.partial_fit(X[:5])
     assert small.partial_fit(X).n_clusters_ == 9
+
+
+@pytest.mark.parametrize("model", [OnlineKMeans(3), OnlineDPMeans(5.0)])
+def test_named_columns_are_no_reason_to_warn(model):
+    pd = pytest.importorskip("pandas")
+    table = pd.DataFrame(np.random.default_rng(0).normal(size=(50, 2)), columns=["a", "b"])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert model.fit(table).n_clusters_ == model.partial_fit(table).n_clusters_
+
+
+def test_rows_at_once_change_nothing(monkeypatch):
+    X = np.random.default_rng(0).normal(size=(300, 3))
+    options = {"merge_every": 70, "forget_after": 90}
+    before = OnlineDPMeans(1.0, **options).fit(X)
+    monkeypatch.setattr("madbayes.cluster.online.AT_ONCE", 20)
+    after = OnlineDPMeans(1.0, **options).fit(X)
+    np.testing.assert_array_equal(before.labels_, after.labels_)
+    np.testing.assert_array_equal(before.cluster_centers_, after.cluster_centers_)

@@ -187,9 +187,9 @@ def test_errors():
 
 def test_ward_is_that_of_scipy():
     X = np.random.default_rng(0).standard_normal((60, 3))
-    left, right, height = ward_tree(X, np.ones(60), False)
+    left, right, height = ward_tree(X, np.ones(60), False, np.zeros(1, np.uint8))
     np.testing.assert_allclose(height, linkage(X, "ward")[:, 2] ** 2 / 2)
-    group, k = merge_below(X, np.ones(60), height[40], 60, False)
+    group, k = merge_below(X, np.ones(60), height[40], 60, False, np.zeros(1, np.uint8))
     assert k == 20
     np.testing.assert_array_equal(group, cut_tree(left, right, 20))
 

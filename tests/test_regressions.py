@@ -135,3 +135,15 @@ def test_14_start_at_the_optimum_counts_as_in_sklearn():
 
 def test_15_numpy_number_as_tol():
     assert KMeans(2, tol=np.float32(1e-4)).fit(blobs(2)).converged_
+
+
+@pytest.mark.parametrize("metric", ["cosine", "euclidean"])
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_rows_that_differ_by_rounding_come_to_an_end(metric, dtype):
+    # Merges and moves of rows undid each other for ever, out of reach of Ctrl-C.
+    r, eps = np.random.default_rng(0), np.finfo(dtype).eps
+    X = np.ones((40, 5)) * (1 + 0.99 * eps * r.integers(-3, 4, (40, 5)))
+    for factor in (1e-2, 1, 1e2):
+        penalty = factor * 2 * float(eps) ** 2
+        m = DPMeans(penalty, metric=metric, random_state=0).fit(X.astype(dtype))
+        assert 1 <= m.n_clusters_ <= 40 and (np.diff(m.objective_history_) <= 0).all()

@@ -11,8 +11,9 @@ from reference.partitions import (
 from sklearn.cluster import KMeans as SklearnKMeans
 from sklearn.datasets import load_digits, load_iris
 
-import madbayes.cluster.dp_search as dp_search
 from madbayes import DPMeans
+from madbayes._search import driver
+from madbayes.cluster import dense_space
 
 
 def random_problem(r, n):
@@ -154,8 +155,8 @@ def test_far_from_the_origin_and_float32():
 def test_a_sample_for_the_search_keeps_the_guarantee(monkeypatch):
     X = np.random.RandomState(3).randn(600, 2)
     whole = DPMeans(25.0, random_state=0).fit(X)
-    monkeypatch.setattr(dp_search, "SAMPLE", 200)
-    monkeypatch.setattr(dp_search, "SMALL", 100)
+    monkeypatch.setattr(driver, "SAMPLE", 200)
+    monkeypatch.setattr(dense_space, "SMALL", 100)
     sampled = DPMeans(25.0, random_state=0).fit(X)
     lowest = lowest_neighbour(X, sampled.labels_, 25.0, np.ones(600), 600)
     assert lowest >= sampled.objective_ * (1 - 1e-8)

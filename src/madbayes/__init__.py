@@ -7,7 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from madbayes import penalties, plots
+    from madbayes import cluster, features, graph, multi, penalties, plots
     from madbayes.cluster import (
         CollapsedDPMeans,
         DPMeans,
@@ -44,6 +44,10 @@ __all__ = [
     "OnlineKMeans",
     "SpectralDPMeans",
     "StepwiseKFeatures",
+    "cluster",
+    "features",
+    "graph",
+    "multi",
     "penalties",
     "plots",
     "show_progress",

@@ -7,47 +7,81 @@ threads. A pool lives for one fit only: nothing is left over to break after `os.
 import os
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from numbers import Integral
 from typing import Any
 
 import joblib
+import numpy as np
 import scipy.linalg.cython_blas  # noqa: F401  numba's products use this BLAS: load it before limiting it
 from threadpoolctl import ThreadpoolController
 
 Run = Callable[[Callable[[Any], Any], Iterable[Any]], list[Any]]
+QUICK = 2**14  # values: work on fewer is done before anybody could wait for it
+LATEST = 0.5  # seconds that an interrupted fit waits for its threads (they may be compiling)
 
 
 class _SingleThreadedBlas:
-    """Counts the fits in progress: the first one in sets the limit, the last one out lifts it."""
+    """Counts the fits in progress: the first one in sets the limit, the last one out lifts it.
+
+    One count for the process, because most BLAS libraries have one number of threads for all.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._users = 0
-        self._controller: ThreadpoolController | None = None
-        self._limit: Any = None
+        self._libraries: list[Any] | None = None
+        self._before: list[int] = []
 
     def __enter__(self) -> None:
         with self._lock:
             if self._users == 0:
-                if self._controller is None:
-                    self._controller = ThreadpoolController()
-                self._limit = self._controller.limit(limits=1, user_api="blas")
+                self._before = [library.num_threads for library in self.libraries()]
+                for library in self.libraries():
+                    set_threads(library, 1)
             self._users += 1
 
     def __exit__(self, *_: object) -> None:
         with self._lock:
             self._users -= 1
             if self._users == 0:
-                self._limit.restore_original_limits()
+                self._hand_back()
+
+    def libraries(self) -> list[Any]:
+        if self._libraries is None:
+            self._libraries = ThreadpoolController().select(user_api="blas").lib_controllers
+        return self._libraries
+
+    def limit_here(self) -> None:
+        """In a thread of ours: some libraries (those on OpenMP) count for each thread alone."""
+        for library in self.libraries():
+            if library.num_threads != 1:
+                set_threads(library, 1)
+
+    def _hand_back(self) -> None:
+        for library, before in zip(self.libraries(), self._before, strict=True):
+            if library.num_threads == 1:  # else somebody set it while we were at work: theirs
+                set_threads(library, before)
 
     def _after_fork(self) -> None:
         # Only the forking thread lives on in the child: fits of other threads will never leave.
         self._lock = threading.Lock()
         if self._users:
             self._users = 0
-            self._limit.restore_original_limits()
+            self._hand_back()
+
+
+def set_threads(library: Any, count: int) -> None:
+    """From any Python thread: threadpoolctl 3.8 lets only the one that was first change OpenBLAS,
+    until it is released, and ignores the others."""
+    release = getattr(library, "clear_controlling_thread", lambda force: None)
+    for _ in range(10):  # another thread may come in between
+        release(force=True)
+        library.set_num_threads(count)
+        if library.num_threads == count:
+            break
+    release(force=True)
 
 
 _blas = _SingleThreadedBlas()
@@ -67,24 +101,85 @@ def count_jobs(n_jobs: int | None) -> int:
     return max(1, int(n_jobs) if n_jobs > 0 else int(joblib.cpu_count()) + 1 + int(n_jobs))
 
 
+class Stopped(Exception):
+    """Ctrl-C was pressed: nobody waits for this thread any more."""
+
+
+class _Here(threading.local):
+    """What the present thread works for."""
+
+    stop = np.zeros(1, np.uint8)  # not 0: the fit was interrupted
+    pool: ThreadPoolExecutor | None = None  # for what the thread does not do itself
+
+
+_here = _Here()
+
+
+def patient(kernel: Callable[..., Any], *args: Any) -> Any:
+    """`kernel(*args, stop)`, so that Ctrl-C need not wait for its end.
+
+    Only the main thread handles signals, and not inside of a kernel. So it leaves what may take
+    long to another thread, waits, and sets `stop` when it is interrupted.
+    """
+    stop, pool = _here.stop, _here.pool
+    size = sum(a.size for a in args if isinstance(a, np.ndarray))
+    if pool is None or size < QUICK or threading.current_thread() is not threading.main_thread():
+        found = kernel(*args, stop)
+    else:
+        found = _wait_for([pool.submit(kernel, *args, stop)], stop)[0]
+    if stop[0]:
+        raise Stopped
+    return found
+
+
+def _wait_for(futures: list[Any], stop: np.ndarray) -> list[Any]:
+    try:
+        return [future.result() for future in futures]
+    except BaseException as error:
+        interrupted = not isinstance(error, Exception)
+        stop[0] |= interrupted
+        for future in futures:  # do not start what still waits
+            future.cancel()
+        wait(futures, timeout=LATEST if interrupted else None)
+        raise
+
+
 @contextmanager
 def workers(n_jobs: int | None) -> Iterator[Run]:
     """Yield `run(function, items)`, which maps in threads and returns a list in order."""
     threads = count_jobs(n_jobs)
+    stop = np.zeros(1, np.uint8)
+
+    def begin() -> None:
+        _blas.limit_here()
+        _here.stop = stop
+
+    def run(function: Callable[[Any], Any], items: Iterable[Any]) -> list[Any]:
+        items = list(items)
+        if threads == 1 or len(items) < 2:
+            return [function(item) for item in items]
+        return _wait_for([pool.submit(function, item) for item in items], stop)
+
+    pool = ThreadPoolExecutor(threads, "madbayes", begin)  # a thread starts when it is needed
+    before = _here.stop, _here.pool
     with _blas:
-        if threads == 1:
-            yield lambda function, items: [function(item) for item in items]
-            return
-        with ThreadPoolExecutor(threads, thread_name_prefix="madbayes") as pool:
+        try:
+            _here.stop, _here.pool = stop, pool
+            yield run
+        except BaseException as error:
+            interrupted = comes_from_interrupt(error)
+            stop[0] |= interrupted
+            if interrupted and isinstance(error, SystemError):
+                raise KeyboardInterrupt from None
+            raise
+        finally:
+            _here.stop, _here.pool = before
+            pool.shutdown(wait=not stop[0], cancel_futures=True)
 
-            def run(function: Callable[[Any], Any], items: Iterable[Any]) -> list[Any]:
-                items = list(items)
-                if len(items) < 2:
-                    return [function(item) for item in items]
-                return list(pool.map(function, items))
 
-            try:
-                yield run
-            except BaseException:  # KeyboardInterrupt too: do not start what still waits
-                pool.shutdown(wait=True, cancel_futures=True)
-                raise
+def comes_from_interrupt(error: BaseException | None) -> bool:
+    """Numba returns arrays by way of Python code, where a signal may be handled: the exception is
+    then found too late, and hidden behind a SystemError."""
+    while error is not None and not isinstance(error, KeyboardInterrupt):
+        error = error.__cause__ or error.__context__
+    return error is not None

@@ -83,7 +83,12 @@ class CentersMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMix
         """Labels (-1 where the penalty is exceeded) and the sum of squared distances."""
         check_is_fitted(self)
         X = check_rows(self, X, reset=False)
-        weight = check_weight(sample_weight, X.shape[0])
+        return self._assign(X, check_weight(sample_weight, X.shape[0]), penalty)
+
+    def _assign(
+        self, X: Any, weight: np.ndarray | None, penalty: float | None = None
+    ) -> tuple[np.ndarray, float]:
+        """The same for rows and weights that have been checked."""
         centers = self._exact_centers()
         with workers(self.n_jobs) as run:
             partition = Partition(Rows(X, unit=self._unit), weight, run)

@@ -42,11 +42,12 @@ def begin(model: Any, *names: str, of: str = "cluster") -> Options:
     cap = getattr(model, "max_clusters", getattr(model, "max_components", None))
     if cap is not None:
         cap = check_count("max_clusters" if of == "cluster" else "max_components", cap)
+    n_init = getattr(model, "n_init", 1)
     return Options(
         penalty,
         cap,
         check_hint(getattr(model, "n_clusters_hint", None), penalty),
-        check_count("n_init", getattr(model, "n_init", 1)),
+        1 if n_init == "auto" else check_count("n_init", n_init),
         check_effort(getattr(model, "effort", 1.0)),
         check_count("max_iter", getattr(model, "max_iter", 1)),
         check_random_state(model.random_state),

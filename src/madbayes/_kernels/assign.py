@@ -17,9 +17,8 @@ data far from the origin nor huge or tiny values lose anything.
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
-from madbayes._kernels import inner, kernel
+from madbayes._kernels import compiled, inner, kernel
 from madbayes._kernels.distance import add_row, sqdist, sqnorm
 
 TILE_ROWS = 512  # rows and their products with centres stay in a core's own cache
@@ -146,7 +145,7 @@ def check_bounds(X, next_row, centers, rows, penalty, active, own):
     return next_row, n_active, n_new
 
 
-@njit(nogil=True, cache=True, fastmath={"nnan", "nsz"})
+@compiled(fastmath={"nnan", "nsz"})
 def two_smallest(half, products, low1, low2, place):
     """For each column of `products` the smallest of half - products, where it is, and the next.
 

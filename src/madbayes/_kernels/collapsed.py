@@ -15,7 +15,9 @@ ROUNDING = 1e-12
 
 
 @kernel
-def pass_over_rows(X, w, z, penalty, cap, noise, C, W, N, low, seen, births, n_births, travelled):
+def pass_over_rows(
+    X, w, z, penalty, cap, noise, C, W, N, low, seen, births, n_births, travelled, stop
+):
     """Each row goes where its contribution to the objective is least; z, low, seen, births change.
 
     Contributions are equal when they differ by less than TOL of them or by w·`noise`.
@@ -37,6 +39,8 @@ def pass_over_rows(X, w, z, penalty, cap, noise, C, W, N, low, seen, births, n_b
             lightest = min(lightest, W[c])
     moved, rest = 0, 0.0
     for i in range(n):
+        if stop[0]:
+            break
         p, wi = z[i], w[i]
         alone = N[p] == 1
         heavy = not alone and W[p] - wi < HEAVY * W[p]

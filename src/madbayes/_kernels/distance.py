@@ -6,9 +6,8 @@ comparison is made again with this function.
 """
 
 import numpy as np
-from numba import njit
 
-from madbayes._kernels import inner
+from madbayes._kernels import compiled, inner
 
 LONG = 16  # from this many columns on, sums are taken several lanes at a time
 
@@ -25,7 +24,7 @@ def sqdist(X, i, C, c):
     return total
 
 
-@njit(nogil=True, cache=True, fastmath={"reassoc"})
+@compiled(fastmath={"reassoc"})
 def _sqdist_lanes(X, i, C, c):
     total = 0.0
     for j in range(X.shape[1]):
@@ -61,7 +60,7 @@ def add_row(high, low, c, X, i, w):
     add(high, low, c, d, w)
 
 
-@njit(nogil=True, cache=True, fastmath={"reassoc"})
+@compiled(fastmath={"reassoc"})
 def sqnorm(X, i):
     """Squared length of row i of X, in float64."""
     total = 0.0

@@ -9,7 +9,7 @@ import numpy as np
 
 from madbayes._kernels import inner, kernel
 
-DONE, SOLE, OPEN, REFRESH = 0, 1, 2, 3  # why `collapsed_rows` and `paper_rows` came back
+DONE, SOLE, OPEN = 0, 1, 2  # why `collapsed_rows` and `paper_rows` came back
 ENUMERATED = 12  # up to so many features all 2^K sums are compared
 NODES = 1_000  # of the search tree of one row, beyond that
 
@@ -20,7 +20,7 @@ def slack(x, ee):
     xx = 0.0
     for j in range(x.shape[0]):
         xx += float(x[j]) * float(x[j])
-    return 1e-11 * ee + 2e-14 * np.sqrt(xx * ee) + 1e-28 * xx
+    return 1e-11 * ee + 2e-14 * np.sqrt(xx) * np.sqrt(ee) + 1e-28 * xx
 
 
 @kernel
@@ -291,19 +291,17 @@ def best_z(z, w, ee, tol, g, G, M, p):
 
 
 @kernel
-def collapsed_rows(X, weight, Z, A, S, M, G, start, penalty, may_open, may_drop, room, count):
+def collapsed_rows(X, weight, Z, A, S, M, G, start, penalty, may_open, may_drop, count):
     """Collapsed BP-means (BKJ 4.1) from row `start` on; A, S, M and G always fit all of Z.
 
     A row is taken out (a rank-one downdate), finds its best z, and is put back. Returns (row,
     why): DONE, SOLE (without this row the columns of Z depend on each other; the row was left as it
-    is), OPEN (a feature for this row alone pays) or REFRESH (after `room` flips rounding may have
-    gathered). `count[0]` grows by the flips.
+    is) or OPEN (a feature for this row alone pays). `count[0]` grows by the flips.
     """
     K, d = A.shape
     e = np.empty(d)
     u, v, g, p, z = np.empty(K), np.empty(K), np.empty(K), np.empty(K), np.empty(K, dtype=np.uint8)
     G_out, M_out = np.empty((K, K)), np.empty((K, K))
-    done = 0
     for n in range(start, X.shape[0]):
         w = weight[n] if weight.shape[0] else 1.0
         if w == 0.0:
@@ -342,7 +340,6 @@ def collapsed_rows(X, weight, Z, A, S, M, G, start, penalty, may_open, may_drop,
         opens = may_open and w * there / (1.0 + w * s) > penalty + tol
         if flips:
             count[0] += flips
-            done += flips
             for k in range(K):  # out with the old z …
                 for j in range(d):
                     A[k, j] -= c * u[k] * e[j]
@@ -362,6 +359,4 @@ def collapsed_rows(X, weight, Z, A, S, M, G, start, penalty, may_open, may_drop,
                     )
         if opens:
             return n, OPEN
-        if done >= room:
-            return n + 1, REFRESH
     return X.shape[0], DONE

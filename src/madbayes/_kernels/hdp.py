@@ -96,7 +96,7 @@ def objective(X, w, start, z, k, local, glob):
 
 
 @inner
-def settle_groups(X, w, start, z, C, k, local, cost):
+def settle_groups(X, w, start, z, C, k, local, cost, stop):
     """Which clusters each group uses, the centres fixed: open or close one while that pays.
 
     With U the clusters that a group uses, its share is Σ_i min_{p in U} w‖x - μ_p‖² + λ_l|U|. A
@@ -106,6 +106,8 @@ def settle_groups(X, w, start, z, C, k, local, cost):
     used, gain = np.empty(k, np.bool_), np.empty(k)
     for j in range(start.shape[0] - 1):
         a, b = start[j], start[j + 1]
+        if stop[0]:
+            break
         kept = (b - a) * k <= cost.shape[0]
         used[:] = False
         for i in range(a, b):
@@ -116,6 +118,8 @@ def settle_groups(X, w, start, z, C, k, local, cost):
         for _ in range(ROUNDS):
             gain[:] = 0.0  # of a used cluster: what its rows lose without it
             for i in range(a, b):
+                if stop[0]:
+                    break
                 best, second, own = np.inf, np.inf, 0
                 for p in range(k):
                     if used[p]:
@@ -136,7 +140,7 @@ def settle_groups(X, w, start, z, C, k, local, cost):
                 saved = local - gain[p] if used[p] else gain[p] - local
                 if saved > most:
                     most, change = saved, p
-            if change < 0:
+            if change < 0 or stop[0]:
                 break
             used[change] = not used[change]
 
@@ -191,7 +195,7 @@ def free_slot(N):
 
 
 @kernel
-def move_rows(X, w, start, z, C, W, N, local, glob):
+def move_rows(X, w, start, z, C, W, N, local, glob, stop):
     """Each row in turn goes where the objective is lowest, by the exact change; returns the moves.
 
     From p to q: W_q w/(W_q+w)·‖x-μ_q‖² - W_p w/(W_p-w)·‖x-μ_p‖², λ_l more if q is new to the group,
@@ -205,6 +209,8 @@ def move_rows(X, w, start, z, C, W, N, local, glob):
             for i in range(start[j], start[j + 1]):
                 count[z[i]] += 1
             for i in range(start[j], start[j + 1]):
+                if stop[0]:
+                    return moved
                 p, wi, rest = z[i], w[i], 0.0
                 if N[p] == 1:
                     leave = glob
@@ -245,7 +251,7 @@ def move_rows(X, w, start, z, C, W, N, local, glob):
 
 
 @inner
-def move_local(X, w, start, z, C, W, N, local, glob):
+def move_local(X, w, start, z, C, W, N, local, glob, stop):
     """Each local cluster as a whole goes where the objective is lowest; returns the moves.
 
     The exact change is that of a row with its mean and weight; λ_l is saved where the group uses
@@ -256,6 +262,8 @@ def move_local(X, w, start, z, C, W, N, local, glob):
     for _ in range(SWEEPS):
         now = 0
         for j in range(start.shape[0] - 1):
+            if stop[0]:
+                return moved
             a, b = start[j], start[j + 1]
             for i in range(a, b):
                 p = z[i]
@@ -335,7 +343,7 @@ def shared_groups(first, groups, a, b):
 
 
 @kernel
-def merge_clusters(start, z, C, W, k, local, glob):
+def merge_clusters(start, z, C, W, k, local, glob, stop):
     """Merge global clusters while that pays: W_a W_b/(W_a+W_b)·‖μ_a-μ_b‖² < λ_g + λ_l · #{groups
     using both}. Every cluster has its best partner; pairs that do not overlap merge at once.
     Relabels z; returns the number of merges (clusters that were merged away have no rows left)."""
@@ -359,6 +367,8 @@ def merge_clusters(start, z, C, W, k, local, glob):
                 at[p] += 1
     change, partner = np.zeros(k), np.full(k, -1)
     for a in range(k):
+        if stop[0]:
+            return 0
         for b in range(a + 1, k):
             cost = W[a] * W[b] / (W[a] + W[b]) * sqdist(C, a, C, b) - glob
             most = min(first[a + 1] - first[a], first[b + 1] - first[b])
@@ -381,7 +391,7 @@ def merge_clusters(start, z, C, W, k, local, glob):
 
 
 @kernel
-def descend(X, w, start, z, k, local, glob):
+def descend(X, w, start, z, k, local, glob, stop):
     """All moves in turn until none lowers the objective; z is updated, k and the objective
     returned."""
     n = X.shape[0]
@@ -394,24 +404,24 @@ def descend(X, w, start, z, k, local, glob):
         for _ in range(SWEEPS):  # groups choose, then means
             before = z.copy()
             cost = np.empty(min(widest * k, CACHE))
-            settle_groups(X, w, start, z, means(X, w, z, k, False)[0], k, local, cost)
+            settle_groups(X, w, start, z, means(X, w, z, k, False)[0], k, local, cost, stop)
             changed = np.sum(z != before)
             k = close_gaps(z, means(X, w, z, k, False)[2])
-            if changed <= n // 1000:  # the exact moves do the rest
+            if stop[0] or changed <= n // 1000:  # the exact moves do the rest
                 break
         C, W, N = means(X, w, z, min(n, k + 4) + 1, False)
-        move_rows(X, w, start, z, C, W, N, local, glob)
+        move_rows(X, w, start, z, C, W, N, local, glob, stop)
         k = close_gaps(z, N)
         C, W, N = means(X, w, z, min(n, k + 4) + 1, False)
-        move_local(X, w, start, z, C, W, N, local, glob)
+        move_local(X, w, start, z, C, W, N, local, glob, stop)
         k = close_gaps(z, N)
-        while True:
+        while not stop[0]:  # each merge leaves one cluster fewer
             C, W, N = means(X, w, z, k, False)
-            if merge_clusters(start, z, C, W, k, local, glob) == 0:
+            if merge_clusters(start, z, C, W, k, local, glob, stop) == 0:
                 break
             k = close_gaps(z, means(X, w, z, k, False)[2])
         new = objective(X, w, start, z, k, local, glob)
-        if not new < F - TOL * abs(F):
+        if stop[0] or not new < F - TOL * abs(F):
             if new > F:  # only rounding is left
                 z[:] = old
                 k = np.max(z) + 1

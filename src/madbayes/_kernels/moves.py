@@ -15,6 +15,7 @@ from madbayes._kernels.ward import join_cost, merge_below
 TOL = 1e-10
 MARGIN = 0.05  # a row is watched while another cluster costs at most so much more
 SWEEPS = 100
+ROUNDS = 1000  # a guard only: every round of all moves lowers the objective
 HEAVY = 1e-4  # a cluster without a row keeps at least this share, or its mean is taken afresh
 
 
@@ -60,7 +61,7 @@ def leave_gain(W, w, d2, unit):
 
 
 @kernel
-def draw_seeds(X, w, C, have, U):
+def draw_seeds(X, w, C, have, U, stop):
     """Fill C[have:] with rows drawn in proportion to w·(squared distance to the centres before).
 
     One uniform number U[c] for each (k-means++; Arthur & Vassilvitskii 2007). Returns how many
@@ -71,6 +72,8 @@ def draw_seeds(X, w, C, have, U):
     for i in range(n):
         mass[i] = np.inf
     for c in range(k):
+        if stop[0]:
+            break
         if c >= have:
             total = 0.0
             for i in range(n):
@@ -161,7 +164,7 @@ def shift(X, i, C, W, c, wi, unit):
 
 
 @kernel
-def move_rows(X, w, z, rows, C, W, N, penalty, cap, unit):
+def move_rows(X, w, z, rows, C, W, N, penalty, cap, unit, stop):
     """Hartigan's moves: each of `rows` in turn goes where J is lowest by the exact change.
 
     A cluster of its own is one of the places. Returns the number of moves; stops after SWEEPS.
@@ -181,6 +184,8 @@ def move_rows(X, w, z, rows, C, W, N, penalty, cap, unit):
         if everything:
             size = 0
         for t in range(rows.shape[0] if everything else size):
+            if stop[0]:
+                return moved
             i = rows[t] if everything else frontier[t]
             p, wi = z[i], w[i]
             own = sqdist(X, i, C, p)
@@ -237,31 +242,41 @@ def move_rows(X, w, z, rows, C, W, N, penalty, cap, unit):
 
 
 @kernel
-def relax(X, w, C, penalty, cap, unit):
+def relax(X, w, C, penalty, cap, unit, stop):
     """From centres C: nearest centre, then row moves and merges in turn until neither lowers J.
 
+    Where only rounding is left, the moves may undo the merges: what does not lower J is taken back.
     Returns labels, k and J.
     """
     n, m = X.shape[0], C.shape[0]
     z, rows = np.zeros(n, np.int64), np.arange(n)
     for i in range(n):
+        if stop[0]:
+            break
         best = np.inf
         for c in range(m):
             d2 = sqdist(X, i, C, c)
             if d2 < best:
                 best, z[i] = d2, c
     k = close_gaps(z, means(X, w, z, m, unit)[2])
-    while True:
+    lowest, best_z, best_k = np.inf, z, k
+    for _ in range(ROUNDS):
         C, W, N = means(X, w, z, min(n, k + 4) + 1, unit)
-        move_rows(X, w, z, rows, C, W, N, penalty, cap, unit)
+        move_rows(X, w, z, rows, C, W, N, penalty, cap, unit, stop)
         k = close_gaps(z, N)
         C, W, N = means(X, w, z, k, unit)
-        group, merged = merge_below(C, W, penalty * (1 - TOL), cap, unit)
-        if merged == k:
-            return z, k, squared_error(X, w, z, C) + penalty * k
+        J = squared_error(X, w, z, C) + penalty * k
+        if k <= cap:
+            if not J < lowest:
+                break
+            lowest, best_z, best_k = J, z.copy(), k
+        group, merged = merge_below(C, W, penalty * (1 - TOL), cap, unit, stop)
+        if merged == k or stop[0]:
+            break
         for i in range(n):
             z[i] = group[z[i]]
         k = merged
+    return best_z, best_k, lowest
 
 
 @kernel
@@ -281,4 +296,4 @@ def redraw_some(X, w, C, most, U):
     V = np.empty(k - gone + drawn)
     for t in range(drawn):
         V[k - gone + t] = U[2 + most + t]
-    return new[: draw_seeds(X, w, new, k - gone, V)]
+    return new[: draw_seeds(X, w, new, k - gone, V, np.zeros(1, np.uint8))]

@@ -22,7 +22,7 @@ def saving(W, length2, unit):
 
 
 @kernel
-def move_csr_rows(data, indices, indptr, norm2, w, z, S, W, length2, N, penalty, cap, unit):
+def move_csr_rows(data, indices, indptr, norm2, w, z, S, W, length2, N, penalty, cap, unit, stop):
     """Hartigan's moves: each row in turn goes where J is lowest by the exact change.
 
     S is (d, slots): the sums, one cluster a column; N[c] = 0 is a free slot. Updates z, S, W,
@@ -36,6 +36,8 @@ def move_csr_rows(data, indices, indptr, norm2, w, z, S, W, length2, N, penalty,
     for _ in range(SWEEPS):
         now = 0
         for i in range(z.shape[0]):
+            if stop[0]:
+                return moved
             p, wi = z[i], w[i]
             for c in range(slots):
                 dots[c] = 0.0

@@ -24,7 +24,7 @@ def join_cost(W, w, d2, unit):
 
 
 @kernel
-def ward_tree(C, W, unit):
+def ward_tree(C, W, unit, stop):
     """The m - 1 merges in order of their cost: a point of either side, and the cost.
 
     Nearest-neighbour chains (Murtagh 1983): O(m²d) time, O(md) memory. `unit`: see `join_cost`.
@@ -40,6 +40,8 @@ def ward_tree(C, W, unit):
             chain[0] = alive[0]
             top = 1
         while True:
+            if stop[0]:
+                return left[:t], right[:t], height[:t]
             a = chain[top - 1]
             before = chain[top - 2] if top > 1 else -1
             b = before  # the previous link wins ties, so chains end
@@ -54,6 +56,7 @@ def ward_tree(C, W, unit):
                         best, b = cost, e
             if b == before:
                 break
+            top = top if top < m else 0  # never so, but for rounding: begin anew
             chain[top] = b
             top += 1
         top -= 2
@@ -71,6 +74,9 @@ def ward_tree(C, W, unit):
         n_alive -= 1
         alive[place[b]] = alive[n_alive]
         place[alive[n_alive]] = place[b]
+        place[b] = -1
+        while top > 0 and place[chain[top - 1]] < 0:  # never so, but for rounding
+            top -= 1
     sort_merges(left, right, height)
     return left, right, height
 
@@ -110,10 +116,12 @@ def cut_tree(left, right, k):
 
 
 @kernel
-def merge_below(C, W, penalty, cap, unit):
+def merge_below(C, W, penalty, cap, unit, stop):
     """Groups of the points after all merges that cost less than the penalty, and more while there
     are more than `cap`; returns (group, number of groups)."""
-    left, right, height = ward_tree(C, W, unit)
+    left, right, height = ward_tree(C, W, unit, stop)
+    if stop[0]:
+        return np.zeros(C.shape[0], np.int64), 1
     return cut_below(left, right, height, penalty, cap)
 
 
@@ -129,7 +137,11 @@ def cut_below(left, right, height, penalty, cap):
 
 @inner
 def sums_cost(L, W, a, b, unit):
-    """What merging a and b costs, from the products L of the sums of the clusters."""
+    """What merging a and b costs, from the products L of the sums of the clusters.
+
+    The same to the last bit for b and a: else chains of nearest neighbours need not end.
+    """
+    a, b = min(a, b), max(a, b)
     if unit:
         both = L[a, a] + L[b, b] + 2.0 * L[a, b]
         return 2.0 * (
@@ -140,7 +152,7 @@ def sums_cost(L, W, a, b, unit):
 
 
 @kernel
-def ward_tree_of_sums(L, W, unit):
+def ward_tree_of_sums(L, W, unit, stop):
     """As `ward_tree`, for clusters of weights W known by the products L of their sums alone."""
     L, W = L.copy(), W.copy()
     m = W.shape[0]
@@ -153,6 +165,8 @@ def ward_tree_of_sums(L, W, unit):
             chain[0] = alive[0]
             top = 1
         while True:
+            if stop[0]:
+                return left[:t], right[:t], height[:t]
             a = chain[top - 1]
             before = chain[top - 2] if top > 1 else -1
             b = before
@@ -167,6 +181,7 @@ def ward_tree_of_sums(L, W, unit):
                         best, b = cost, e
             if b == before:
                 break
+            top = top if top < m else 0  # never so, but for rounding: begin anew
             chain[top] = b
             top += 1
         top -= 2
@@ -177,12 +192,17 @@ def ward_tree_of_sums(L, W, unit):
         n_alive -= 1
         alive[place[b]] = alive[n_alive]
         place[alive[n_alive]] = place[b]
+        place[b] = -1
+        while top > 0 and place[chain[top - 1]] < 0:  # never so, but for rounding
+            top -= 1
     sort_merges(left, right, height)
     return left, right, height
 
 
 @kernel
-def merge_sums_below(L, W, penalty, cap, unit):
+def merge_sums_below(L, W, penalty, cap, unit, stop):
     """As `merge_below`, from the products of the sums."""
-    left, right, height = ward_tree_of_sums(L, W, unit)
+    left, right, height = ward_tree_of_sums(L, W, unit, stop)
+    if stop[0]:
+        return np.zeros(W.shape[0], np.int64), 1
     return cut_below(left, right, height, penalty, cap)

@@ -15,7 +15,7 @@ from madbayes.cli.errors import UserError
 if TYPE_CHECKING:
     from madbayes.cli.fit import Found
     from madbayes.cli.select import Table
-    from madbayes.penalties import CutPath, PenaltyPath
+    from madbayes.penalties import PenaltyPath, Staircase
 
 app = typer.Typer(
     add_completion=False,
@@ -361,7 +361,7 @@ def _draw(folder: Path, table: "Table", found: "Found", title: str) -> list[str]
     return ["clusters.png", *(_draw_path(folder, found.path) if found.path else [])]
 
 
-def _draw_path(folder: Path, path: "PenaltyPath | CutPath") -> list[str]:
+def _draw_path(folder: Path, path: "PenaltyPath | Staircase") -> list[str]:
     try:
         from matplotlib.figure import Figure
     except ModuleNotFoundError:

@@ -34,7 +34,7 @@ def read_edges(
     header: bool = True,
 ) -> Edges:
     """One edge a row: two nodes and, perhaps, a weight. Edges that occur again add up."""
-    from madbayes._engine.graph_input import from_edges
+    from madbayes.graph.input import from_edges
 
     frame = read(path, text=partial(read_text, spaces=True, header=None if header else False))
     ends, weights, notes = _columns(frame, source, target, weight)

@@ -12,7 +12,7 @@ import numpy as np
 from madbayes.cli.errors import UserError
 
 if TYPE_CHECKING:
-    from madbayes.penalties import Choice, CutPath, PenaltyPath
+    from madbayes.penalties import Choice, PenaltyPath, Staircase
 
 
 @dataclass(frozen=True)
@@ -150,7 +150,7 @@ class Communities:
     conductance: np.ndarray
     cost: str  # what conductance is called
     resolution: float
-    path: "CutPath | None"
+    path: "Staircase | None"
     objective: float
 
 

@@ -24,7 +24,7 @@ import numpy as np
 from madbayes._engine.checks import check_choice, check_rows, check_weight, dense
 from madbayes._engine.partition import measure_to_fit
 from madbayes._engine.rows import Rows
-from madbayes._engine.threads import Run, workers
+from madbayes._engine.threads import Run, patient, workers
 from madbayes._estimators.centers import CentersMixin
 from madbayes._estimators.fitting import Options, begin, keep_choice, warn_if_unfinished
 from madbayes._kernels import moves
@@ -72,7 +72,8 @@ def collapsed_dp_means(
     history = [J]
     for n_iter in range(1, max_iter + 1):
         before = z.copy()
-        moved, n_births, way = pass_over_rows(  # 1.
+        moved, n_births, way = patient(  # 1.
+            pass_over_rows,
             X,
             weight,
             z,

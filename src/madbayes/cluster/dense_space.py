@@ -20,7 +20,7 @@ import numpy as np
 from madbayes._engine.lloyd import lloyd_passes, nearest, nearest_bounds, serial
 from madbayes._engine.partition import Frame, measure
 from madbayes._engine.rows import Rows
-from madbayes._engine.threads import Run
+from madbayes._engine.threads import Run, patient
 from madbayes._kernels import moves
 from madbayes._kernels.moves import TOL
 from madbayes._kernels.rows import squared_error
@@ -92,7 +92,7 @@ class DenseSpace:
 
     def relax(self, centers: np.ndarray) -> tuple[np.ndarray, float]:
         penalty, cap = self.price.penalty, self.price.cap
-        labels, _, J = moves.relax(self.X, self.w, centers, penalty, cap, self.unit)
+        labels, _, J = patient(moves.relax, self.X, self.w, centers, penalty, cap, self.unit)
         return labels, J
 
     # 1. Start
@@ -108,7 +108,7 @@ class DenseSpace:
             labels = lloyd_passes(X[rows], seeds, w[rows], 3, self.run, self.unit)[0]
             small, weights, _ = moves.means(X[rows], w[rows], *without_gaps(labels), self.unit)
             weights *= w.sum() / w[rows].sum()
-            group, k = merge_below(small, weights, penalty, cap, self.unit)
+            group, k = patient(merge_below, small, weights, penalty, cap, self.unit)
             if 3 * k <= m or k == cap or len(seeds) < m:  # fine enough for this penalty
                 yield moves.means(small, weights, group, k, self.unit)[0]
                 return
@@ -122,7 +122,7 @@ class DenseSpace:
         z, n_clusters = np.empty(self.n, np.int64), 0
         for rows in boxes(self.X, np.arange(self.n)):
             X = self.X[rows].astype(np.float64)
-            group, k = merge_below(X, self.w[rows], penalty, self.price.cap, self.unit)
+            group, k = patient(merge_below, X, self.w[rows], penalty, self.price.cap, self.unit)
             z[rows] = n_clusters + group
             n_clusters += k
         return self.merge(self.division(z)).centers
@@ -143,7 +143,8 @@ class DenseSpace:
     def merge(self, now: Division) -> Division:
         """Merges that save more than they cost."""
         penalty = self.price.penalty * (1 - TOL)
-        group, k = merge_below(now.centers, now.weights, penalty, self.price.cap, self.unit)
+        cap = self.price.cap
+        group, k = patient(merge_below, now.centers, now.weights, penalty, cap, self.unit)
         return self.division(group[now.labels]) if k < now.k else now
 
     def follow_lloyd(self, now: Division) -> Division:
@@ -162,7 +163,7 @@ class DenseSpace:
             own, other = nearest_bounds(X, z, now.centers, self.run, frame=self.frame)
             C, W, N = moves.means(X, w, z, min(self.n, 2 * now.k + 16) + 1, unit)
             rows = moves.rows_to_watch(own, other, w, z, now.weights, N, penalty, unit)
-            if not moves.move_rows(X, w, z, rows, C, W, N, penalty, cap, unit):
+            if not patient(moves.move_rows, X, w, z, rows, C, W, N, penalty, cap, unit):
                 return now
             new = self.division(z)
             if not new.objective < now.objective:  # only rounding is left
@@ -186,14 +187,15 @@ class DenseSpace:
                 whole = one.division(np.zeros(one.n, np.int64)).objective
                 halves = min(one.relax(one.draw(2, rng))[1] for _ in range(SPLITS))
                 saved = max(saved, whole - halves)
-        heights = ward_tree(now.centers, now.weights, self.unit)[2] if now.k > 1 else [np.inf]
-        return saved, float(min(heights))
+        if now.k == 1:
+            return saved, np.inf
+        return saved, float(patient(ward_tree, now.centers, now.weights, self.unit)[2].min())
 
 
 def draw(X: np.ndarray, w: np.ndarray, count: int, rng: np.random.RandomState) -> np.ndarray:
     """Rows far from each other (k-means++), fewer than `count` where rows are equal."""
     seeds = np.empty((count, X.shape[1]))
-    return seeds[: moves.draw_seeds(X, w, seeds, 0, rng.random_sample(count))]
+    return seeds[: patient(moves.draw_seeds, X, w, seeds, 0, rng.random_sample(count))]
 
 
 def boxes(X: np.ndarray, rows: np.ndarray) -> Iterator[np.ndarray]:

@@ -35,11 +35,10 @@ from madbayes._search.price import per_cluster
 from madbayes._search.staircase import Staircase
 from madbayes.cluster.farthest import first_gap, largest_gap
 from madbayes.cluster.path import find_path
-from madbayes.cluster.table import Clustering, Table
+from madbayes.cluster.table import DENSE_VALUES, Clustering, Table
 
 FIRST_STRETCH = 1024  # rows before the first look at who opens a cluster
 FAR_ROWS = 8192  # rows under the serial rule at a time
-DENSE_VALUES = 2**25  # a CSR matrix up to this size is made dense for the search
 GAPS = 2**22  # distances between old and new centres that are kept at a time
 
 

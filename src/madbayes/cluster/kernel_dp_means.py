@@ -44,6 +44,13 @@ from madbayes.cluster.kernel_space import (
 )
 
 
+def objective(K: np.ndarray, labels: np.ndarray, penalty: float) -> float:
+    """J of a partition."""
+    clusters = [np.flatnonzero(labels == c) for c in np.unique(labels)]
+    saved = sum(K[np.ix_(rows, rows)].sum() / len(rows) for rows in clusters)
+    return float(np.trace(K) - saved + penalty * len(clusters))
+
+
 def assign_or_open(
     gram: Gram, w: np.ndarray, now: KernelDivision, penalty: float, cap: int
 ) -> np.ndarray:

@@ -19,7 +19,7 @@ import numpy as np
 
 from madbayes._engine.checks import check_count
 from madbayes._engine.lloyd import nearest
-from madbayes._engine.threads import Run
+from madbayes._engine.threads import Run, patient
 from madbayes._kernels.moves import means
 from madbayes._kernels.ward import cut_tree, ward_tree
 from madbayes._search.staircase import Choice, Staircase, in_words, plateau
@@ -46,7 +46,7 @@ def kernel_path(
     rng = np.random.default_rng(random_state.randint(2**31 - 1))
     rows = rng.permutation(len(F))[:SAMPLE_ROWS]
     X, v = F[rows], w[rows]
-    left, right, heights = ward_tree(X, v, False)  # 1.
+    left, right, heights = patient(ward_tree, X, v, False)  # 1.
     # heights[k - 2]: from k to k - 1
     heights = np.maximum(heights[::-1], 0.0) * (w.sum() / v.sum())
     k_min, k_max = check_range(len(heights), max_clusters, n_clusters_hint)

@@ -14,19 +14,19 @@ as a cluster of its own and no merge of two clusters lowers J (at `max_clusters`
 merge).
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import scipy.sparse as sp
 
 from madbayes._engine.gram import Gram, embed, sums_of
-from madbayes._engine.threads import Run
+from madbayes._engine.threads import Run, patient
 from madbayes._kernels.kernel_moves import move_block, sum_links
 from madbayes._kernels.moves import SWEEPS, TOL
 from madbayes._kernels.ward import merge_sums_below, ward_tree_of_sums
 from madbayes._search.division import Division, without_gaps
-from madbayes._search.driver import Step, descend, never_rising, search
+from madbayes._search.driver import descend, never_rising, search
 from madbayes._search.price import Price
 from madbayes.cluster.dense_space import DenseSpace
 
@@ -74,13 +74,14 @@ class KernelSpace:
         price = self.price.part(min(cap, len(rows)))
         return DenseSpace(self.features[rows], self.w[rows], price)
 
-    def moves(self) -> Sequence[Step]:
+    def moves(self) -> Sequence[Callable[[KernelDivision], KernelDivision]]:
         return self.merge, self.move_rows
 
-    def merge(self, now: KernelDivision) -> KernelDivision:  # type: ignore[override]
+    def merge(self, now: KernelDivision) -> KernelDivision:
         """Merges that save more than they cost."""
         penalty = self.price.penalty * (1 - TOL)
-        group, k = merge_sums_below(now.links, now.weights, penalty, self.price.cap, False)
+        cap = self.price.cap
+        group, k = patient(merge_sums_below, now.links, now.weights, penalty, cap, False)
         return self.division(group[now.labels]) if k < now.k else now
 
     def move_rows(self, now: KernelDivision) -> KernelDivision:
@@ -108,8 +109,10 @@ class KernelSpace:
     def worth(self, now: KernelDivision, rng: np.random.RandomState) -> tuple[float, float]:
         """As `DenseSpace.worth`; splits by the features."""
         dense = DenseSpace(self.features, self.w, self.price)
-        heights = ward_tree_of_sums(now.links, now.weights, False)[2] if now.k > 1 else [np.inf]
-        return dense.worth(dense.division(now.labels), rng)[0], float(min(heights))
+        saved = dense.worth(dense.division(now.labels), rng)[0]
+        if now.k == 1:
+            return saved, np.inf
+        return saved, float(patient(ward_tree_of_sums, now.links, now.weights, False)[2].min())
 
 
 def descend_kernel(

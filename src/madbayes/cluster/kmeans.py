@@ -12,12 +12,12 @@ and Hodgson 1998 for that); the result is the one of the plain loop.
 """
 
 import warnings
-from dataclasses import dataclass
-from typing import Any, Self
+from dataclasses import dataclass, replace
+from typing import Any, Literal, Self
 
 import numpy as np
+import scipy.sparse as sp
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils import check_random_state
 
 from madbayes._engine.checks import (
     check_choice,
@@ -28,10 +28,14 @@ from madbayes._engine.checks import (
 )
 from madbayes._engine.partition import Partition, measure_to_fit
 from madbayes._engine.progress import Stage
-from madbayes._engine.rows import arrange, restore, segments, unit_rows
+from madbayes._engine.rows import Rows, arrange, restore, segments, unit_rows
 from madbayes._engine.seeding import kmeans_plus_plus, random_rows, squared_distances
 from madbayes._engine.threads import Run, workers
 from madbayes._estimators.centers import CentersMixin
+from madbayes._estimators.fitting import Options, begin
+from madbayes._search.driver import search
+from madbayes._search.price import fixed
+from madbayes.cluster.table import DENSE_VALUES, Table
 
 
 @dataclass(frozen=True)
@@ -42,11 +46,6 @@ class KMeansResult:
     history: list[float]
     n_iter: int
     converged: bool
-
-
-def objective(X: np.ndarray, labels: np.ndarray, centers: np.ndarray) -> float:
-    """PRML Eq. 9.1."""
-    return float(((X - centers[labels]) ** 2).sum())
 
 
 def assign(partition: Partition, centers: np.ndarray) -> int:
@@ -148,14 +147,19 @@ class KMeans(CentersMixin):
     init : {"k-means++", "random"}, array of shape (n_clusters, n_features) or callable
         The first centres. "k-means++" draws rows far from each other (greedy form), "random" draws
         rows at random; a callable gets ``(X, n_clusters, random_state)``.
+    algorithm : {"paper", "search"}, default="paper"
+        "paper": Lloyd's passes from each start. "search": the search of `DPMeans` with the number
+        of clusters fixed, which takes longer than one start and ends lower than the best of many.
     n_init : int or "auto", default="auto"
-        How many starts to try; the best result is kept. "auto" is 1 for "k-means++" and an array,
-        10 otherwise.
+        How many starts (or searches) to try; the best result is kept. "auto" is 1 for "k-means++",
+        an array and "search", 10 otherwise.
+    effort : float, default=1
+        For "search": so many times the usual patience.
     max_iter : int, default=300
-        Passes at most for one start.
+        For "paper": passes at most for one start.
     tol : float, default=1e-4
-        Stop when all centres together move less than this (squared, relative to the mean variance
-        of the columns). 0 runs until no row changes its cluster.
+        For "paper": stop when all centres together move less than this (squared, relative to the
+        mean variance of the columns). 0 runs until no row changes its cluster.
     metric : {"euclidean", "cosine"}, default="euclidean"
         "cosine" is spherical k-means (Dhillon & Modha 2001): rows are taken at length 1 (block by
         block, X is not copied), centres have length 1, and the squared distance is 2 - 2 cos. Rows
@@ -193,7 +197,9 @@ class KMeans(CentersMixin):
         n_clusters: int = 8,
         *,
         init: Any = "k-means++",
-        n_init: int | str = "auto",
+        algorithm: Literal["paper", "search"] = "paper",
+        n_init: int | Literal["auto"] = "auto",
+        effort: float = 1.0,
         max_iter: int = 300,
         tol: float = 1e-4,
         metric: str = "euclidean",
@@ -202,7 +208,9 @@ class KMeans(CentersMixin):
     ) -> None:
         self.n_clusters = n_clusters
         self.init = init
+        self.algorithm = algorithm
         self.n_init = n_init
+        self.effort = effort
         self.max_iter = max_iter
         self.tol = tol
         self.metric = metric
@@ -220,23 +228,12 @@ class KMeans(CentersMixin):
             raise ValueError(
                 f"n_clusters={k} must be <= n_samples={X.shape[0]}: a cluster needs a row."
             )
-        max_iter = check_count("max_iter", self.max_iter)
+        options = begin(self)
         if not isinstance(self.tol, (int, float, np.number)) or not 0 <= self.tol < np.inf:
             raise ValueError(f"tol={self.tol!r} must be a number >= 0.")
-        n_init = self._count_starts()
-        random_state = check_random_state(self.random_state)
-        source, weight, order = arrange(X, weight, unit=self._unit)
-        best: KMeansResult | None = None
         with workers(self.n_jobs) as run:
-            frame = measure_to_fit(source, weight, run)
-            for _ in range(n_init):
-                partition = Partition(source, weight, run, frame, unit=self._unit)
-                centers = self._first_centers(X, partition, k, random_state, run)
-                tol = self.tol * mean_variance(partition) if self.tol else 0.0
-                result = lloyd(partition, centers, max_iter=max_iter, tol=tol)
-                if best is None or result.inertia < best.inertia:
-                    best = result
-        assert best is not None
+            solve = self._search if self.algorithm == "search" else self._restart
+            best = solve(X, weight, k, options, run)
         distinct = np.unique(best.labels).size
         if distinct < k:
             warnings.warn(
@@ -247,13 +244,13 @@ class KMeans(CentersMixin):
             )
         elif not best.converged:
             warnings.warn(
-                f"KMeans did not converge in max_iter={max_iter} passes; rows still change their "
-                "cluster. Raise max_iter or tol.",
+                f"KMeans did not converge in max_iter={self.max_iter} passes; rows still change "
+                "their cluster. Raise max_iter or tol.",
                 ConvergenceWarning,
                 stacklevel=2,
             )
-        self.labels_ = restore(best.labels, order)
-        self._store_centers(best.centers, source.dtype)
+        self.labels_ = best.labels
+        self._store_centers(best.centers, Rows(X).dtype)
         self.inertia_ = self.objective_ = best.inertia
         self.objective_history_ = np.array(best.history)
         self.n_clusters_ = k
@@ -267,6 +264,46 @@ class KMeans(CentersMixin):
         if isinstance(self.init, str) and self.n_init == "auto":
             return 1 if self.init == "k-means++" else 10
         return 10 if self.n_init == "auto" else check_count("n_init", self.n_init)
+
+    def _restart(
+        self, X: Any, weight: np.ndarray | None, k: int, options: Options, run: Run
+    ) -> KMeansResult:
+        """Lloyd's passes from one or more starts; the best."""
+        source, weight, order = arrange(X, weight, unit=self._unit)
+        frame = measure_to_fit(source, weight, run)
+        results = []
+        for _ in range(self._count_starts()):
+            partition = Partition(source, weight, run, frame, unit=self._unit)
+            centers = self._first_centers(X, partition, k, options.random_state, run)
+            tol = self.tol * mean_variance(partition) if self.tol else 0.0
+            results.append(lloyd(partition, centers, max_iter=options.max_iter, tol=tol))
+        best = min(results, key=lambda result: result.inertia)
+        return replace(best, labels=restore(best.labels, order))
+
+    def _search(
+        self, X: Any, weight: np.ndarray | None, k: int, options: Options, run: Run
+    ) -> KMeansResult:
+        """The search of `DPMeans`, with as many clusters as asked for and no price on them."""
+        if not isinstance(self.init, str) or self.init != "k-means++":
+            raise ValueError(
+                f"init={self.init!r} is for algorithm='paper'; the search has its own starts."
+            )
+        if sp.issparse(X) and X.shape[0] * X.shape[1] <= DENSE_VALUES:
+            X = X.toarray()
+        frame = measure_to_fit(Rows(X, unit=self._unit), weight, run)
+        table = Table.arranged(X, weight, run, frame, unit=self._unit)
+        found, history = search(
+            table.space(fixed(k, table.used.size)),
+            random_state=options.random_state,
+            run=run,
+            effort=options.effort,
+            n_init=options.n_init,
+        )
+        result = table.result(found, history, 0.0)
+        centers = result.centers[np.minimum(np.arange(k), result.k - 1)]  # too few different rows
+        return KMeansResult(
+            result.labels, centers, result.inertia, result.history, result.n_iter, True
+        )
 
     def _first_centers(
         self, X: Any, partition: Partition, k: int, random_state: Any, run: Run

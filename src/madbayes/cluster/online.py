@@ -34,7 +34,7 @@ from madbayes._engine.checks import (
 )
 from madbayes._engine.partition import NO_WEIGHT, check_reach, measure_to_fit, power_of_two
 from madbayes._engine.rows import COPY_VALUES, DIRECT_COLUMNS, Rows
-from madbayes._engine.threads import workers
+from madbayes._engine.threads import patient, workers
 from madbayes._estimators.centers import CentersMixin
 from madbayes._kernels.moves import TOL
 from madbayes._kernels.online import follow_rows
@@ -42,6 +42,7 @@ from madbayes._kernels.ward import merge_below
 
 MANY_VALUES = 512  # from so many values in all centres on, a matrix product pays
 PRODUCT = 2**17  # distances found by one product
+AT_ONCE = 2**26  # differences that one call of the kernel looks at
 
 
 class Rule(NamedTuple):
@@ -133,10 +134,11 @@ def follow(
             near, wrong, scale = squared_distances(X[first:stop], stream.centers[:k])
             drift = np.zeros(k)
         while first < stop:
+            last = min(stop, first + 1 + AT_ONCE // (d * max(k, 1)))  # Ctrl-C need not wait long
             done, stream.k, stream.seen, part = follow_rows(
-                X[first:stop],
-                weight[first:stop],
-                labels[first:stop],
+                X[first:last],
+                weight[first:last],
+                labels[first:last],
                 stream.k,
                 len(stream.centers),
                 stream.seen,
@@ -157,7 +159,7 @@ def follow(
             stream.ids[k : stream.k] = np.arange(stream.opened, stream.opened + new)
             stream.opened += new
             k = stream.k
-            if first < stop:  # somebody wants to open one more
+            if first < last:  # somebody wants to open one more
                 stream.arrange(slice(None), min(2 * k, rule.cap))
         if stream.opened > k:  # some are gone: numbers are not places
             here = labels[start:stop]
@@ -183,7 +185,8 @@ def merge_close(stream: Stream, rule: Rule) -> None:
     if k < 2:
         return
     W = np.maximum(stream.decayed(rule.half_life, stream.seen), 1e-300)
-    group, groups = merge_below(stream.centers[:k].copy(), W, rule.penalty * (1 - TOL), k, False)
+    centers, most = stream.centers[:k].copy(), rule.penalty * (1 - TOL)
+    group, groups = patient(merge_below, centers, W, most, k, False)
     if groups == k:
         return
     oldest = np.unique(group, return_index=True)[1]
@@ -265,8 +268,8 @@ class OnlineMixin(CentersMixin, ABC):
         """What the clusters cost, besides the squared error."""
         return 0.0
 
-    def _label(self, X: Any, sample_weight: Any) -> tuple[np.ndarray, float]:
-        return self._nearest(X, sample_weight)
+    def _label(self, X: Any, weight: np.ndarray | None) -> tuple[np.ndarray, float]:
+        return self._assign(X, weight)
 
     def _follow(
         self,

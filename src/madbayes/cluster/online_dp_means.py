@@ -139,8 +139,8 @@ class OnlineDPMeans(OnlineMixin):
         places = self._nearest(X, penalty=self.penalty_ if novel else None)[0]
         return np.where(places < 0, -1, self.cluster_ids_[places])
 
-    def _label(self, X: Any, sample_weight: Any) -> tuple[np.ndarray, float]:
-        places, error = self._nearest(X, sample_weight)
+    def _label(self, X: Any, weight: np.ndarray | None) -> tuple[np.ndarray, float]:
+        places, error = self._assign(X, weight)
         return self.cluster_ids_[places], error
 
     def _begin(self, X: Any, weight: np.ndarray | None, stream: Stream | None = None) -> Stream:

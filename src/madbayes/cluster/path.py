@@ -37,7 +37,7 @@ from madbayes._engine.lloyd import lloyd_passes, nearest
 from madbayes._engine.partition import measure_to_fit
 from madbayes._engine.progress import Stage
 from madbayes._engine.rows import Rows
-from madbayes._engine.threads import Run, workers
+from madbayes._engine.threads import Run, patient, workers
 from madbayes._kernels.moves import draw_seeds, means
 from madbayes._kernels.ward import cut_tree, ward_tree
 from madbayes._search.staircase import Choice, Staircase, Strength, in_words, plateau
@@ -68,10 +68,11 @@ class Half:
         self.held_out, self.held_weights = held_out, held_weights
         self._found: dict[int, np.ndarray] = {}
         seeds = np.empty((len(uniforms), X.shape[1]))
-        start = seeds[: draw_seeds(X, weights, seeds, 0, uniforms)]
+        start = seeds[: patient(draw_seeds, X, weights, seeds, 0, uniforms)]
         labels, self.small, _ = lloyd_passes(X, start, weights, 3)
         self.small_weights = np.bincount(labels, weights, minlength=len(self.small))
-        self.left, self.right, self.heights = ward_tree(self.small, self.small_weights, False)
+        tree = patient(ward_tree, self.small, self.small_weights, False)
+        self.left, self.right, self.heights = tree
 
     def centers(self, k: int, passes: int = 2) -> np.ndarray:
         """k centres: the tree cut at k, then Lloyd."""

@@ -18,7 +18,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from madbayes._engine.lloyd import lloyd_passes, nearest, serial
-from madbayes._engine.threads import Run
+from madbayes._engine.threads import Run, patient
 from madbayes._kernels.sparse_moves import TOL, move_csr_rows
 from madbayes._kernels.ward import merge_sums_below, ward_tree_of_sums
 from madbayes._search.division import Division, without_gaps
@@ -159,7 +159,8 @@ class SparseSpace:
         """The cheapest merge first, while it costs less than λ: from the products of the sums."""
         sums, W = self._sums(now.labels, now.k)
         penalty = self.price.penalty * (1 - TOL)
-        group, k = merge_sums_below(sums @ sums.T, W, penalty, self.price.cap, self.unit)
+        links, cap = sums @ sums.T, self.price.cap
+        group, k = patient(merge_sums_below, links, W, penalty, cap, self.unit)
         return self.division(group[now.labels]) if k < now.k else now
 
     def follow_lloyd(self, now: Division) -> Division:
@@ -179,7 +180,8 @@ class SparseSpace:
         length2 = np.pad(np.einsum("ij,ij->i", sums, sums), (0, slots - k))
         N = np.bincount(z, minlength=slots)
         rule = self.price.penalty, self.price.cap, self.unit
-        move_csr_rows(X.data, X.indices, X.indptr, self.norm2, self.w, z, S, W, length2, N, *rule)
+        csr = X.data, X.indices, X.indptr
+        patient(move_csr_rows, *csr, self.norm2, self.w, z, S, W, length2, N, *rule)
         return self.division(z)
 
     def worth(self, now: Division, rng: np.random.RandomState) -> tuple[float, float]:
@@ -191,5 +193,6 @@ class SparseSpace:
                 whole = one.division(np.zeros(one.n, np.int64)).objective
                 saved = max(saved, whole - one.relax(one.draw(2, rng))[1])
         sums, W = self._sums(now.labels, now.k)
-        heights = ward_tree_of_sums(sums @ sums.T, W, self.unit)[2] if now.k > 1 else [np.inf]
-        return saved, float(min(heights))
+        if now.k == 1:
+            return saved, np.inf
+        return saved, float(patient(ward_tree_of_sums, sums @ sums.T, W, self.unit)[2].min())

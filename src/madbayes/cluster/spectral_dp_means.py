@@ -348,21 +348,20 @@ class SpectralDPMeans(KernelMixin):
         """Steps 2 to 4; for a number that was chosen also where the polish finds another one."""
         rng, cap = options.random_state, options.cap
         penalty = options.penalty if path is None else path.best().price
-        self._keep_spectrum(*spectrum(penalty), w, penalty)  # 2.
+        self._keep_spectrum(spectrum(penalty), w, penalty)  # 2.
         z = cluster_rows(self.embedding_, w, cap, rng, run)  # 3.
         _, now, history = polish(per_cluster(penalty, cap, len(w)), z)  # 4.
         if path is not None and now.k != path.best().number:
             space, now, history = polish(fixed(path.best().number, len(w)), now.labels)
-            penalty = between(*space.worth(now, rng), penalty, now.objective)
+            low, high = space.worth(now, rng)
+            penalty = between(low, high, penalty, now.objective)
             history = [value + penalty * now.k for value in history]
-            self._keep_spectrum(*spectrum(penalty), w, penalty)
+            self._keep_spectrum(spectrum(penalty), w, penalty)
         self.n_clusters_, self.penalty_ = now.k, penalty
         return now, history
 
-    def _keep_spectrum(
-        self, spectrum: Spectrum, trace: float, w: np.ndarray, penalty: float
-    ) -> None:
-        self.spectrum_, vectors = spectrum
+    def _keep_spectrum(self, found: tuple[Spectrum, float], w: np.ndarray, penalty: float) -> None:
+        (self.spectrum_, vectors), trace = found
         self.eigenvalues_ = self.spectrum_[: vectors.shape[1]]
         self.embedding_ = vectors / np.sqrt(w)[:, None]
         self.relaxed_bound_ = relaxed_bound(trace, self.eigenvalues_, penalty)

@@ -15,6 +15,8 @@ from madbayes._search.price import Price
 from madbayes.cluster.dense_space import DenseSpace
 from madbayes.cluster.sparse_space import SparseSpace
 
+DENSE_VALUES = 2**25  # a CSR matrix up to this size is made dense for the search
+
 
 @dataclass(frozen=True)
 class Clustering:

@@ -1,9 +1,9 @@
-"""What the feature models share: starts in threads, `transform` and back, the fitted attributes."""
+"""What the feature models share: checks, starts, what "auto" leaves, `transform` and back."""
 
 import warnings
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import replace
+from numbers import Real
+from typing import Any, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
@@ -11,85 +11,32 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_array, check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from madbayes._engine.checks import check_count, check_penalty, check_rows, check_weight
-from madbayes._engine.feature_blocks import Allocation
-from madbayes._engine.rows import Rows, segments
+from madbayes._engine.checks import check_count, check_penalty, check_rows
+from madbayes._engine.rows import Rows
 from madbayes._engine.threads import Run, workers
-from madbayes.penalties.feature_path import auto_penalty, turn
+from madbayes.features.allocation import Allocation, new_state
+from madbayes.features.path import climb_path
+from madbayes.features.solve import Features, Method, best_start, by_size
+from madbayes.features.table import Table, check_table_to_fit
 
 
-@dataclass(frozen=True)
-class Features:
-    """Where one start ended."""
-
-    assignments: np.ndarray
-    components: np.ndarray
-    objective: float
-    history: list[float]
-    n_iter: int
-    converged: bool
-
-
-def finish(
-    state: Allocation, penalty: float, history: list[float], n_iter: int, converged: bool
-) -> Features:
-    """Measure the objective afresh, rows of weight 0 with the rest."""
-    if state.weight.shape[0] and not state.weight.all():
-        Z = state.Z.copy()
-        state.assign("exact")
-        state.Z[state.weight > 0] = Z[state.weight > 0]
-    state.measure()
-    objective = state.rss + penalty * state.K
-    fell = [J for i, J in enumerate(history) if J > objective and (i == 0 or J < min(history[:i]))]
-    fell.append(objective)  # rounding aside, the objective on the way
-    history = fell
-    return Features(state.Z, state.A, objective, history, n_iter, converged)
-
-
-def new_state(source: Rows, weight: np.ndarray | None, run: Run) -> Allocation:
-    return Allocation(source, weight, run, segments(source.n, 16))
-
-
-def best_start(
-    X: Any,
-    weight: np.ndarray | None,
-    start: Callable[[Allocation, np.random.RandomState], Features],
-    n_init: int,
-    random_state: Any,
-    n_jobs: int | None,
-    as_is: bool = False,
-) -> Features:
-    """The best of `n_init` starts; the first of equals. Small data: a thread for each start."""
-    seeds = check_random_state(random_state).randint(2**31 - 1, size=n_init)
-    turned = X if as_is else turn(X)
-    source = Rows(turned)
-    with workers(n_jobs) as run:
-        blocks = len(segments(source.n, 16)) > 1
-
-        def serial(function: Callable[[Any], Any], items: Any) -> list[Any]:
-            return [function(item) for item in items]
-
-        def one(seed: int) -> Features:
-            state = new_state(source, weight, run if blocks else serial)
-            return start(state, np.random.RandomState(seed))
-
-        results = [one(seed) for seed in seeds] if blocks else run(one, seeds)
-        best = min(results, key=lambda result: result.objective)
-        if turned is X:
-            return best
-        state = new_state(Rows(X), weight, run)  # the components in the columns of X
-        state.put(best.assignments, np.zeros((best.components.shape[0], X.shape[1])))
-        state.refit(reduce=False)
-        return Features(**{**best.__dict__, "components": state.A})
+def check_effort(effort: Any) -> float:
+    """A finite number >= 0."""
+    if isinstance(effort, bool) or not isinstance(effort, Real) or not 0 <= float(effort) < np.inf:
+        raise ValueError(
+            f"effort={effort!r} must be a number >= 0: the patience of the search, 1 by default; 0 "
+            "stops at the first local minimum."
+        )
+    return float(effort)
 
 
 class FeaturesMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     """Estimators with `components_` and `assignments_`."""
 
-    n_jobs: int | None
+    n_init: int | str
+    effort: float
     random_state: Any
-    penalty: float | str
-    max_components: int | None
+    n_jobs: int | None
     components_: np.ndarray
     assignments_: np.ndarray
 
@@ -102,7 +49,7 @@ class FeaturesMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
 
         All combinations are compared up to 12 features; beyond that by branch and bound.
         """
-        return self._allocate(X).Z.astype(bool)
+        return self._allocate(X)[0].Z.astype(bool)
 
     def inverse_transform(self, Z: Any) -> np.ndarray:
         """The sums of features, ZA."""
@@ -117,34 +64,35 @@ class FeaturesMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
         """Minus the squared error of the rows of X: larger is better."""
-        return -self._allocate(X, sample_weight).rss
+        state, unit = self._allocate(X, sample_weight)
+        return -state.rss * unit
 
-    def _allocate(self, X: Any, sample_weight: Any = None) -> Allocation:
+    def _allocate(self, X: Any, sample_weight: Any = None) -> tuple[Allocation, float]:
         check_is_fitted(self)
-        X = check_rows(self, X, reset=False)
-        weight = check_weight(sample_weight, X.shape[0])
         A = np.asarray(self.components_, dtype=np.float64)
+        table = check_table_to_fit(check_rows(self, X, reset=False), sample_weight, A)
         with workers(self.n_jobs) as run:
-            state = new_state(Rows(X), weight, run)
-            state.put(np.zeros((X.shape[0], A.shape[0])), A)
+            state = new_state(Rows(table.X), table.weight, run)
+            state.put(np.zeros((state.n, A.shape[0])), A)
             while state.assign("exact"):  # again from closer by, for the last digits
                 pass
-        return state
+        return state, table.unit
 
-    def _cap(self, X: Any) -> int:
-        """`max_components`, or as many features as rows."""
-        if self.max_components is None:
-            return int(X.shape[0])
-        return min(X.shape[0], check_count("max_components", self.max_components))
+    def _restarts(self, auto: int) -> int:
+        """`n_init`, where "auto" stands for `auto`."""
+        return auto if self.n_init == "auto" else check_count("n_init", self.n_init)
 
-    def _find_penalty(self, X: Any, weight: np.ndarray | None) -> float:
-        """`penalty`, once it is a number."""
-        penalty = check_penalty(self.penalty, "auto", of="feature")
-        if penalty == "auto":
-            penalty = auto_penalty(X, weight, self.random_state, self.n_jobs)
-        return float(penalty)
+    def _effort(self, unused_by: str | None = None) -> float:
+        """`effort`; an algorithm without a search takes no other than the default."""
+        effort = check_effort(self.effort)
+        if unused_by and effort not in (0, 1):
+            raise ValueError(
+                f"effort={self.effort!r} is the patience of a search, and {unused_by} has none: "
+                "leave it at 1."
+            )
+        return effort
 
-    def _store(self, result: Features, X: Any) -> None:
+    def _store(self, result: Features, table: Table) -> None:
         if not result.converged:
             warnings.warn(
                 f"{type(self).__name__} did not converge; rows still change their features. "
@@ -152,11 +100,12 @@ class FeaturesMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
                 ConvergenceWarning,
                 stacklevel=3,
             )
-        self.components_ = result.components.astype(np.float32 if X.dtype == np.float32 else float)
+        single = table.X.dtype == np.float32
+        self.components_ = result.components.astype(np.float32 if single else np.float64)
         self.assignments_ = result.assignments.astype(bool)
         self.n_components_ = result.components.shape[0]
-        self.objective_ = result.objective
-        self.objective_history_ = np.array(result.history)
+        self.objective_ = result.objective * table.unit
+        self.objective_history_ = np.array(result.history) * table.unit
         self.n_iter_ = result.n_iter
         self.converged_ = result.converged
 
@@ -171,14 +120,63 @@ class FeaturesMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
         return tags
 
 
-def by_size(result: Features, weight: np.ndarray | None) -> Features:
-    """The features that most rows have first."""
-    count = result.assignments.T @ (np.ones(len(result.assignments)) if weight is None else weight)
-    order = np.argsort(-count, kind="stable")
-    return Features(
-        **{
-            **result.__dict__,
-            "assignments": result.assignments[:, order],
-            "components": result.components[order],
-        }
-    )
+class PenalizedFeatures(FeaturesMixin):
+    """Those that find the number of features: one `fit`, in which only the method differs."""
+
+    def __init__(
+        self,
+        penalty: float | str = "auto",
+        *,
+        max_components: int | None = None,
+        n_init: int | str = "auto",
+        effort: float = 1.0,
+        random_state: Any = None,
+        n_jobs: int | None = None,
+    ) -> None:
+        self.penalty = penalty
+        self.max_components = max_components
+        self.n_init = n_init
+        self.effort = effort
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+
+    def _method(self, shape: tuple[int, int]) -> Method:
+        """Check the parameters of the algorithm; how one start is made."""
+        raise NotImplementedError
+
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+        """Find the features of the rows of X."""
+        X = check_rows(self, X)
+        table = check_table_to_fit(X, sample_weight)
+        penalty = check_penalty(self.penalty, "auto", of="feature")
+        cap = table.n
+        if self.max_components is not None:
+            cap = min(cap, check_count("max_components", self.max_components))
+        method = self._method(X.shape)
+        rng = check_random_state(self.random_state)
+        for name in ("evidence_", "path_"):
+            self.__dict__.pop(name, None)
+        with workers(self.n_jobs) as run:
+            if penalty == "auto":
+                result, penalty = self._fit_auto(table, cap, method, rng, run)
+            else:
+                result = best_start(table, method, penalty / table.unit, cap, rng, run)
+        self.penalty_ = float(penalty)
+        self._store(by_size(result, table.weight) if method.sorts else result, table)
+        return self
+
+    def _fit_auto(
+        self, table: Table, cap: int, method: Method, rng: np.random.RandomState, run: Run
+    ) -> tuple[Features, float]:
+        """The path first; its allocation is the first start, and its number of features stays."""
+        path, first = climb_path(table, cap, method.effort, rng, run)
+        choice = path.best()
+        K = choice.n_components
+        result = best_start(
+            *(table, method, choice.penalty / table.unit, cap, rng, run), first=first(K)
+        )
+        if result.components.shape[0] != K:  # on all rows a feature turned out to be one too many
+            choice = replace(choice, number=result.components.shape[0])
+        self.path_ = replace(path, choice=choice)
+        self.evidence_ = choice
+        return result, choice.penalty

@@ -10,7 +10,7 @@ As printed (`algorithm="paper"`):
 3. Repeat 1 and 2 until nothing changes.
 
 By default (`algorithm="search"`) features are also grown from the residuals of many rows, dropped
-and exchanged (`_engine/feature_search.py`), each time with exact z and with A refitting at once,
+and exchanged (`features/search.py`), each time with exact z and with A refitting at once,
 until none of a number of tries helps. At the end no flip of one z_nk, no feature opened by one row
 and no feature dropped lowers J, even with A refitted.
 
@@ -19,19 +19,24 @@ them (not only equal ones make ZᵀZ singular; col1 = col2 + col3 does too). The
 saves λ. A printed row opens a feature only when it alone repays λ, which is why there is a search.
 """
 
-from typing import Any, Self
+from functools import partial
+from typing import Any
 
 import numpy as np
 
-from madbayes._engine.checks import (
-    check_choice,
-    check_count,
-    check_rows,
-    check_weight,
+from madbayes._engine.checks import check_choice, check_count
+from madbayes.features.allocation import Allocation
+from madbayes.features.base import PenalizedFeatures
+from madbayes.features.rowwise import paper_pass
+from madbayes.features.search import (
+    SMALL,
+    default_patience,
+    greedy,
+    search,
+    search_start,
+    settle,
 )
-from madbayes._engine.feature_blocks import Allocation
-from madbayes._engine.feature_search import SMALL, default_patience, greedy, search
-from madbayes.features.base import Features, FeaturesMixin, best_start, by_size, finish
+from madbayes.features.solve import Features, Method, finish
 
 
 def objective(X: np.ndarray, Z: np.ndarray, A: np.ndarray, penalty: float) -> float:
@@ -41,7 +46,7 @@ def objective(X: np.ndarray, Z: np.ndarray, A: np.ndarray, penalty: float) -> fl
 
 def assign_or_open(state: Allocation, penalty: float, cap: int) -> int:
     """1. One pass over the rows; returns how many z changed."""
-    return state.paper_pass(penalty, cap)
+    return paper_pass(state, penalty, cap)
 
 
 def update_features(state: Allocation) -> None:
@@ -62,16 +67,7 @@ def bp_means(state: Allocation, penalty: float, *, cap: int, max_iter: int) -> F
     return finish(state, penalty, history, max_iter, False)
 
 
-def bp_search(
-    state: Allocation, rng: np.random.RandomState, penalty: float, *, cap: int, patience: int
-) -> Features:
-    """The search from no feature at all."""
-    history = [state.rss]
-    converged = search(state, rng, penalty, cap, patience, history.append)
-    return finish(state, penalty, history, len(history), converged)
-
-
-class BPMeans(FeaturesMixin):
+class BPMeans(PenalizedFeatures):
     """BP-means: each row is a sum of features, and the number of features is found.
 
     Minimises squared error + penalty × number of features.
@@ -81,7 +77,8 @@ class BPMeans(FeaturesMixin):
     penalty : float or "auto", default="auto"
         The cost of one more feature, in squared-distance units (λ² of the paper): a feature stays
         if the squared error of all rows together would rise by more without it. "auto" chooses it
-        by `penalties.feature_path`.
+        by `penalties.feature_path`, whose features are the first start and whose number of features
+        stays.
     algorithm : {"search", "paper"}, default="search"
         "paper" is the printed algorithm, which opens a feature only where a single row repays the
         penalty.
@@ -93,8 +90,9 @@ class BPMeans(FeaturesMixin):
     n_init : int or "auto", default="auto"
         How many starts to try; the best result is kept. "auto" is 10 for "paper" with "greedy", 3
         for "search" on small data, 1 otherwise.
-    n_swaps : int or "auto", default="auto"
-        "search" ends after so many tries in vain. "auto" is 10 to 60, fewer for larger data.
+    effort : float, default=1
+        Patience of "search": it ends after 10 to 60 times `effort` tries in vain (fewer for larger
+        data).
     max_iter : int, default=300
         Passes at most ("paper").
     random_state : int, RandomState or None
@@ -111,6 +109,8 @@ class BPMeans(FeaturesMixin):
     n_components_ : int
         May be 0.
     penalty_ : float
+    evidence_, path_ : Choice, Staircase
+        After "auto": why so many features, and the number for every other penalty.
     objective_ : float
         (Weighted) squared error + penalty × number of features.
     objective_history_ : array
@@ -136,47 +136,39 @@ class BPMeans(FeaturesMixin):
         max_components: int | None = None,
         init: str = "greedy",
         n_init: int | str = "auto",
-        n_swaps: int | str = "auto",
+        effort: float = 1.0,
         max_iter: int = 300,
         random_state: Any = None,
         n_jobs: int | None = None,
     ) -> None:
-        self.penalty = penalty
+        super().__init__(
+            penalty,
+            max_components=max_components,
+            n_init=n_init,
+            effort=effort,
+            random_state=random_state,
+            n_jobs=n_jobs,
+        )
         self.algorithm = algorithm
-        self.max_components = max_components
         self.init = init
-        self.n_init = n_init
-        self.n_swaps = n_swaps
         self.max_iter = max_iter
-        self.random_state = random_state
-        self.n_jobs = n_jobs
 
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
-        """Find the features of the rows of X."""
-        X = check_rows(self, X)
-        weight = check_weight(sample_weight, X.shape[0])
-        paper = check_choice("algorithm", self.algorithm, "search", "paper") == "paper"
+    def _method(self, shape: tuple[int, int]) -> Method:
+        algorithm = check_choice("algorithm", self.algorithm, "search", "paper")
         empty = check_choice("init", self.init, "greedy", "empty") == "empty"
-        cap = self._cap(X)
         max_iter = check_count("max_iter", self.max_iter)
-        n_init = 3 if X.shape[0] * X.shape[1] <= SMALL else 1
-        if paper:
-            n_init = 1 if empty else 10
-        if self.n_init != "auto":
-            n_init = check_count("n_init", self.n_init)
-        patience = default_patience(*X.shape)
-        if self.n_swaps != "auto":
-            patience = check_count("n_swaps", self.n_swaps, low=0)
-        penalty = self._find_penalty(X, weight)
+        if algorithm == "search":
+            effort = self._effort()
+            n_init = self._restarts(3 if shape[0] * shape[1] <= SMALL else 1)
+            find = partial(search, patience=default_patience(shape, effort))
+            return Method(search_start(find), n_init, settle=search_start(settle), effort=effort)
 
-        def start(state: Allocation, rng: np.random.RandomState) -> Features:
-            if not paper:
-                return bp_search(state, rng, penalty, cap=cap, patience=patience)
-            if not empty:
+        def start(
+            state: Allocation, rng: np.random.RandomState, penalty: float, cap: int, given: bool
+        ) -> Features:
+            if not given and not empty:
                 greedy(state, rng, penalty, cap)
             return bp_means(state, penalty, cap=cap, max_iter=max_iter)
 
-        result = best_start(X, weight, start, n_init, self.random_state, self.n_jobs)
-        self.penalty_ = penalty
-        self._store(result if paper else by_size(result, weight), X)
-        return self
+        self._effort(unused_by="algorithm='paper'")
+        return Method(start, self._restarts(1 if empty else 10), sorts=False)

@@ -15,19 +15,16 @@ M₋; the dependent column goes first. A and M are computed afresh after each pa
 After a pass, features that do not repay λ are dropped.
 """
 
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 
-from madbayes._engine.checks import (
-    check_choice,
-    check_count,
-    check_rows,
-    check_weight,
-)
-from madbayes._engine.feature_blocks import Allocation
-from madbayes._engine.feature_search import greedy
-from madbayes.features.base import Features, FeaturesMixin, best_start, finish
+from madbayes._engine.checks import check_choice, check_count
+from madbayes.features.allocation import Allocation
+from madbayes.features.base import PenalizedFeatures
+from madbayes.features.rowwise import collapsed_pass
+from madbayes.features.search import greedy
+from madbayes.features.solve import Features, Method, finish
 
 
 def objective(X: np.ndarray, Z: np.ndarray, penalty: float) -> float:
@@ -39,7 +36,7 @@ def objective(X: np.ndarray, Z: np.ndarray, penalty: float) -> float:
 
 def assign_or_open(state: Allocation, penalty: float, cap: int) -> int:
     """1. One pass over the rows; returns how many z changed."""
-    return state.collapsed_pass(penalty, cap)
+    return collapsed_pass(state, penalty, cap)
 
 
 def collapsed_bp_means(state: Allocation, penalty: float, *, cap: int, max_iter: int) -> Features:
@@ -54,7 +51,7 @@ def collapsed_bp_means(state: Allocation, penalty: float, *, cap: int, max_iter:
     return finish(state, penalty, history, max_iter, False)
 
 
-class CollapsedBPMeans(FeaturesMixin):
+class CollapsedBPMeans(PenalizedFeatures):
     """Collapsed BP-means: rows change their features one by one, the features always fitted.
 
     Minimises the objective of `BPMeans` from a number of starts. No flip of one row's feature
@@ -109,36 +106,31 @@ class CollapsedBPMeans(FeaturesMixin):
         max_components: int | None = None,
         init: str = "greedy",
         n_init: int | str = "auto",
+        effort: float = 1.0,
         max_iter: int = 300,
         random_state: Any = None,
         n_jobs: int | None = None,
     ) -> None:
-        self.penalty = penalty
-        self.max_components = max_components
+        super().__init__(
+            penalty,
+            max_components=max_components,
+            n_init=n_init,
+            effort=effort,
+            random_state=random_state,
+            n_jobs=n_jobs,
+        )
         self.init = init
-        self.n_init = n_init
         self.max_iter = max_iter
-        self.random_state = random_state
-        self.n_jobs = n_jobs
 
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
-        """Find the features of the rows of X."""
-        X = check_rows(self, X)
-        weight = check_weight(sample_weight, X.shape[0])
+    def _method(self, shape: tuple[int, int]) -> Method:
         empty = check_choice("init", self.init, "greedy", "empty") == "empty"
-        cap = self._cap(X)
         max_iter = check_count("max_iter", self.max_iter)
-        n_init = 1 if empty else 10
-        if self.n_init != "auto":
-            n_init = check_count("n_init", self.n_init)
-        penalty = self._find_penalty(X, weight)
 
-        def start(state: Allocation, rng: np.random.RandomState) -> Features:
-            if not empty:
+        def start(
+            state: Allocation, rng: np.random.RandomState, penalty: float, cap: int, given: bool
+        ) -> Features:
+            if not given and not empty:
                 greedy(state, rng, penalty, cap)
             return collapsed_bp_means(state, penalty, cap=cap, max_iter=max_iter)
 
-        result = best_start(X, weight, start, n_init, self.random_state, self.n_jobs)
-        self.penalty_ = penalty
-        self._store(result, X)
-        return self
+        return Method(start, self._restarts(1 if empty else 10), effort=self._effort(), sorts=False)

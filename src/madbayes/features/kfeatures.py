@@ -12,18 +12,22 @@ Departs from the paper: step 1 as printed goes through the features once, one at
 (`assignment="coordinate"`); by default it takes the best of all 2^K combinations (branch and bound
 beyond 12 features). Where columns of Z depend on each other, A is the smallest of the best. After
 step 3 features are exchanged for others grown from the residuals while that helps
-(`_engine/feature_search.py`); `n_swaps=0` leaves that out. In step 0 "the nth distance" is read
+(`features/search.py`); `effort=0` leaves that out. In step 0 "the nth distance" is read
 as the residual of row n.
 """
 
 from typing import Any, Self
 
 import numpy as np
+from sklearn.utils import check_random_state
 
-from madbayes._engine.checks import check_choice, check_count, check_rows, check_weight
-from madbayes._engine.feature_blocks import Allocation
-from madbayes._engine.feature_search import default_patience, greedy, search
-from madbayes.features.base import Features, FeaturesMixin, best_start, by_size, finish
+from madbayes._engine.checks import check_choice, check_count, check_rows
+from madbayes._engine.threads import workers
+from madbayes.features.allocation import Allocation
+from madbayes.features.base import FeaturesMixin
+from madbayes.features.search import default_patience, greedy, search, search_start, settle
+from madbayes.features.solve import Features, Method, best_start, by_size, finish
+from madbayes.features.table import check_table_to_fit
 
 
 def objective(X: np.ndarray, Z: np.ndarray, A: np.ndarray) -> float:
@@ -84,11 +88,12 @@ class KFeatures(FeaturesMixin):
         as printed in the paper.
     init : "greedy" or array of shape (n_components, n_features)
         The first features: the mean and residuals drawn at random (BKJ 5), or given ones.
-    n_init : int, default=3
-        How many starts to try; the best result is kept.
-    n_swaps : int or "auto", default="auto"
-        After convergence, exchange features until so many exchanges in a row were in vain. 0 stops
-        where the paper stops; "auto" is 0 with ``assignment="coordinate"`` and 10 to 60 otherwise.
+    n_init : int or "auto", default="auto"
+        How many starts to try; the best result is kept. "auto" is 3; given features are one start.
+    effort : float, default=1
+        Patience: after convergence, exchanges of features end when 10 to 60 times `effort` in a row
+        were in vain (fewer for larger data). 0 stops where the paper stops, as
+        ``assignment="coordinate"`` always does.
     max_iter : int, default=300
         Passes at most before the exchanges.
     random_state : int, RandomState or None
@@ -127,8 +132,8 @@ class KFeatures(FeaturesMixin):
         *,
         assignment: str = "exact",
         init: Any = "greedy",
-        n_init: int = 3,
-        n_swaps: int | str = "auto",
+        n_init: int | str = "auto",
+        effort: float = 1.0,
         max_iter: int = 300,
         random_state: Any = None,
         n_jobs: int | None = None,
@@ -137,7 +142,7 @@ class KFeatures(FeaturesMixin):
         self.assignment = assignment
         self.init = init
         self.n_init = n_init
-        self.n_swaps = n_swaps
+        self.effort = effort
         self.max_iter = max_iter
         self.random_state = random_state
         self.n_jobs = n_jobs
@@ -145,43 +150,39 @@ class KFeatures(FeaturesMixin):
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Find the features of the rows of X."""
         X = check_rows(self, X)
-        weight = check_weight(sample_weight, X.shape[0])
+        table = check_table_to_fit(X, sample_weight)
         k = check_count("n_components", self.n_components)
-        assignment = check_choice("assignment", self.assignment, "exact", "coordinate")
-        max_iter = check_count("max_iter", self.max_iter)
-        n_init = check_count("n_init", self.n_init)
-        patience = self._patience(X)
         given = self._given(X, k)
-
-        def start(state: Allocation, rng: np.random.RandomState) -> Features:
-            if given is None:
-                greedy(state, rng, 0.0, k)
-            else:
-                state.put(np.zeros((state.n, k)), given)
-            history, n_iter, converged = k_features(state, assignment=assignment, max_iter=max_iter)
-            if patience:
-                converged = search(state, rng, 0.0, k, patience, history.append)
-            return finish(state, 0.0, history, n_iter, converged)
-
-        if given is not None:
-            n_init = 1
-        result = best_start(
-            *(X, weight, start, n_init, self.random_state, self.n_jobs), as_is=given is not None
-        )
-        result = pad(result, k) if given is not None else by_size(pad(result, k), weight)
-        self._store(result, X)
+        method = self._method(X.shape, given)
+        rng = check_random_state(self.random_state)
+        with workers(self.n_jobs) as run:
+            result = pad(best_start(table, method, 0.0, k, rng, run), k)
+        self._store(by_size(result, table.weight) if method.sorts else result, table)
         return self
 
-    def _patience(self, X: Any) -> int:
-        if self.n_swaps == "auto":
-            return 0 if self.assignment == "coordinate" else default_patience(*X.shape)
-        n_swaps = check_count("n_swaps", self.n_swaps, low=0)
-        if n_swaps and self.assignment == "coordinate":
-            raise ValueError(
-                f"n_swaps={n_swaps} needs assignment='exact'; assignment='coordinate' is the "
-                "algorithm as printed, without exchanges (n_swaps=0 or 'auto')."
-            )
-        return n_swaps
+    def _method(self, shape: tuple[int, int], given: np.ndarray | None) -> Method:
+        assignment = check_choice("assignment", self.assignment, "exact", "coordinate")
+        max_iter = check_count("max_iter", self.max_iter)
+        printed = assignment == "coordinate"
+        effort = self._effort("assignment='coordinate'" if printed else None)
+        patience = 0 if printed else default_patience(shape, effort)
+
+        def start(
+            state: Allocation, rng: np.random.RandomState, penalty: float, cap: int, _: bool
+        ) -> Features:
+            if given is None:
+                greedy(state, rng, penalty, cap)
+            else:
+                state.put(np.zeros((state.n, cap)), given)
+            history, n_iter, converged = k_features(state, assignment=assignment, max_iter=max_iter)
+            if patience:
+                converged = search(state, rng, penalty, cap, patience, history.append)
+            return finish(state, penalty, history, n_iter, converged)
+
+        n_init = self._restarts(3)
+        if given is not None:
+            return Method(start, 1, sorts=False, turns=False)
+        return Method(start, n_init, settle=search_start(settle) if patience else None)
 
     def _given(self, X: Any, k: int) -> np.ndarray | None:
         if isinstance(self.init, str):

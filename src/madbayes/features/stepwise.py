@@ -11,14 +11,14 @@ decreasing". Step 2 starts from the K features found before and one grown from t
 exchanges features while that helps, instead of 300 starts from nothing.
 """
 
-from typing import Any, Self
+from functools import partial
 
 import numpy as np
 
-from madbayes._engine.checks import check_count, check_rows, check_weight
-from madbayes._engine.feature_blocks import Allocation
-from madbayes._engine.feature_search import default_patience, search
-from madbayes.features.base import Features, FeaturesMixin, best_start, by_size, finish
+from madbayes.features.allocation import Allocation
+from madbayes.features.base import PenalizedFeatures
+from madbayes.features.search import default_patience, search, search_start, settle
+from madbayes.features.solve import Features, Method, finish
 
 
 def objective(X: np.ndarray, Z: np.ndarray, A: np.ndarray, penalty: float) -> float:
@@ -52,7 +52,7 @@ def stepwise(
     return finish(state, penalty, history, n_iter, converged)
 
 
-class StepwiseKFeatures(FeaturesMixin):
+class StepwiseKFeatures(PenalizedFeatures):
     """K-features that adds features while the objective falls.
 
     Minimises squared error + penalty × number of features, like `BPMeans`, one size after the
@@ -62,13 +62,15 @@ class StepwiseKFeatures(FeaturesMixin):
     ----------
     penalty : float or "auto", default="auto"
         The cost of one more feature, in squared-distance units (λ² of the paper). "auto" chooses it
-        by `penalties.feature_path`.
+        by `penalties.feature_path`, whose features are the first start and whose number of features
+        stays.
     max_components : int or None
         Never more features than this.
-    n_swaps : int or "auto", default="auto"
-        At each size, exchange features until so many exchanges in a row were in vain.
-    n_init : int, default=1
-        How many starts to try; the best result is kept.
+    n_init : int or "auto", default="auto"
+        How many starts to try; the best result is kept. "auto" is 1.
+    effort : float, default=1
+        Patience: at each size, exchanges end after 10 to 60 times `effort` in a row were in vain
+        (fewer for larger data).
     random_state : int, RandomState or None
         Seed. The result is the same to the bit for any `n_jobs`.
     n_jobs : int or None
@@ -81,7 +83,10 @@ class StepwiseKFeatures(FeaturesMixin):
     assignments_ : bool array of shape (n_rows, n_components_)
         Which features each row has.
     n_components_ : int
+        May be 0.
     penalty_ : float
+    evidence_, path_ : Choice, Staircase
+        After "auto": why so many features, and the number for every other penalty.
     objective_ : float
         (Weighted) squared error + penalty × number of features.
     objective_history_ : array
@@ -98,38 +103,16 @@ class StepwiseKFeatures(FeaturesMixin):
     2
     """
 
-    def __init__(
-        self,
-        penalty: float | str = "auto",
-        *,
-        max_components: int | None = None,
-        n_swaps: int | str = "auto",
-        n_init: int = 1,
-        random_state: Any = None,
-        n_jobs: int | None = None,
-    ) -> None:
-        self.penalty = penalty
-        self.max_components = max_components
-        self.n_swaps = n_swaps
-        self.n_init = n_init
-        self.random_state = random_state
-        self.n_jobs = n_jobs
+    def _method(self, shape: tuple[int, int]) -> Method:
+        effort = self._effort()
+        patience = default_patience(shape, effort)
+        last_step = search_start(partial(search, patience=patience))
 
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
-        """Find the features of the rows of X."""
-        X = check_rows(self, X)
-        weight = check_weight(sample_weight, X.shape[0])
-        cap = self._cap(X)
-        patience = default_patience(*X.shape)
-        if self.n_swaps != "auto":
-            patience = check_count("n_swaps", self.n_swaps, low=0)
-        n_init = check_count("n_init", self.n_init)
-        penalty = self._find_penalty(X, weight)
-
-        def start(state: Allocation, rng: np.random.RandomState) -> Features:
+        def start(
+            state: Allocation, rng: np.random.RandomState, penalty: float, cap: int, given: bool
+        ) -> Features:
+            if given:
+                return last_step(state, rng, penalty, cap, True)
             return stepwise(state, rng, penalty, cap, patience)
 
-        result = best_start(X, weight, start, n_init, self.random_state, self.n_jobs)
-        self.penalty_ = penalty
-        self._store(by_size(result, weight), X)
-        return self
+        return Method(start, self._restarts(1), settle=search_start(settle), effort=effort)

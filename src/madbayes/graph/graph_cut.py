@@ -1,6 +1,6 @@
 """Penalized graph cuts: communities of a graph, their number found (KJ 5.2).
 
-This file is the printed algorithm and the estimator; `_engine/graph_search.py` holds the default
+This file is the printed algorithm and the estimator; `search.py` holds the default
 algorithm.
 
 Objective: F = Σ_c cut_c/w_c + λ'k, where cut_c is the weight of the edges that leave cluster c and
@@ -26,7 +26,7 @@ from one cluster the printed algorithm stays there.
 """
 
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from numbers import Real
 from typing import Any, Self
 
@@ -36,10 +36,10 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
 from madbayes._engine.checks import check_choice, check_count
-from madbayes._engine.graph_input import check_graph, connected_part
-from madbayes._engine.graph_search import NOTHING, Division, Graph, measure, search
 from madbayes._kernels.graph import cluster_sums, kernel_pass, renumber
-from madbayes.penalties.cut_path import find_path
+from madbayes.graph.input import check_graph, connected_part
+from madbayes.graph.path import find_path
+from madbayes.graph.search import NOTHING, Division, Graph, measure, search
 
 
 @dataclass(frozen=True)
@@ -173,7 +173,9 @@ class GraphCut(ClusterMixin, BaseEstimator):
         Clusters from the heaviest to the lightest; -1 for nodes without any edge.
     n_clusters_ : int
     resolution_ : float
-    path_ : penalties.CutPath
+    evidence_ : penalties.Choice
+        With ``resolution="auto"``: how sure the number is, and what else it could be.
+    path_ : penalties.Staircase
         With ``resolution="auto"``: clusters against the resolution; `path_.plot()` draws it.
     objective_ : float
         `cut_` minus `resolution_` times `n_clusters_`.
@@ -247,10 +249,13 @@ class GraphCut(ClusterMixin, BaseEstimator):
         rng = check_random_state(self.random_state)
         graph, used = connected_part(A, self.cut)
         start = None
+        for name in ("evidence_", "path_"):  # of an earlier fit
+            self.__dict__.pop(name, None)
         if resolution == "auto":
             self.path_ = find_path(graph, used, A.shape[0], self.cut, rng)
-            resolution = self.path_.best().resolution
-            start = self.path_.division_at(resolution)
+            self.evidence_ = self.path_.best()
+            resolution = self.evidence_.resolution
+            start = self.path_.labels_at(resolution)[used]
         self.labels_ = np.full(A.shape[0], -1, np.int32)
         if not used.size:
             result = Cut(NOTHING, [0.0], 0, True)
@@ -272,6 +277,8 @@ class GraphCut(ClusterMixin, BaseEstimator):
         rank = np.argsort(-division.weight, kind="stable")
         self.labels_[used] = np.argsort(rank)[division.labels]
         self.n_clusters_ = division.k
+        if self.resolution == "auto":  # the search may have gone on
+            self.evidence_ = replace(self.evidence_, number=division.k)
         self.resolution_ = resolution
         self.conductance_ = division.terms[rank]
         self.cut_ = float(self.conductance_.sum())

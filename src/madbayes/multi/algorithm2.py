@@ -46,6 +46,18 @@ class Sharing:
         return int(self.labels.max()) + 1
 
 
+def objective(
+    X: np.ndarray, groups: np.ndarray, labels: np.ndarray, local: float, glob: float
+) -> float:
+    """KJ Eq. 2 of a partition."""
+    clusters = np.unique(labels)
+    error = sum(
+        float(((X[labels == p] - X[labels == p].mean(axis=0)) ** 2).sum()) for p in clusters
+    )
+    n_local = sum(len(np.unique(labels[groups == j])) for j in np.unique(groups))
+    return error + local * n_local + glob * len(clusters)
+
+
 def assign_rows(
     rows: Grouped, z: np.ndarray, centers: np.ndarray, local: float, glob: float
 ) -> np.ndarray:

@@ -23,7 +23,7 @@ import numpy as np
 
 from madbayes._engine.groups import starts
 from madbayes._engine.lloyd import lloyd_passes, serial
-from madbayes._engine.threads import Run
+from madbayes._engine.threads import Run, patient
 from madbayes._kernels import hdp, moves
 from madbayes._kernels.moves import TOL
 from madbayes._kernels.ward import merge_below
@@ -82,7 +82,7 @@ class GroupedSpace:
 
     def relax(self, centers: np.ndarray) -> tuple[np.ndarray, float]:
         z, k = hdp.nearest_centers(self.X, centers)
-        k, F = hdp.descend(self.X, self.w, self.start, z, k, *self.penalties)
+        k, F = patient(hdp.descend, self.X, self.w, self.start, z, k, *self.penalties)
         return z, F
 
     def part(self, rows: np.ndarray, cap: int) -> "GroupedSpace":
@@ -124,7 +124,7 @@ class GroupedSpace:
         labels = lloyd_passes(self.X, seeds, self.w, 3, self.run)[0]
         small, weights, _ = moves.means(self.X, self.w, *without_gaps(labels), False)
         penalty = self.price.penalty * (1 - TOL)
-        group, k = merge_below(small, weights, penalty, self.n, False)
+        group, k = patient(merge_below, small, weights, penalty, self.n, False)
         return moves.means(small, weights, group, k, False)[0]
 
     # 2. Moves
@@ -135,5 +135,5 @@ class GroupedSpace:
     def move(self, now: Division) -> Division:
         """All moves of the kernel, until none lowers F."""
         z = now.labels.copy()
-        hdp.descend(self.X, self.w, self.start, z, now.k, *self.penalties)
+        patient(hdp.descend, self.X, self.w, self.start, z, now.k, *self.penalties)
         return self.division(z)

@@ -150,7 +150,7 @@ class HardHDP(SharedClusters, CentersMixin):
         """Euclidean distances, (n_rows, n_clusters)."""
         return super().transform(gather(X, None)[0])
 
-    def predict(self, X: Any, groups: Any = None, novel: bool = False) -> np.ndarray:
+    def predict(self, X: Any, novel: bool = False, groups: Any = None) -> np.ndarray:
         """The cluster of each row of X: the least squared distance, `penalty_local_` added for
         clusters that the group of the row does not use.
 

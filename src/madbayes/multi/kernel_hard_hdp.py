@@ -150,7 +150,7 @@ class KernelHardHDP(SharedClusters, KernelMixin):
         return self._transform_fitted(gather(X, None)[0])
 
     def predict(
-        self, X: Any, groups: Any = None, novel: bool = False, diagonal: Any = None
+        self, X: Any, novel: bool = False, diagonal: Any = None, groups: Any = None
     ) -> np.ndarray:
         """The cluster of each row of X; see `HardHDP.predict`, and `KernelDPMeans.predict` for
         `diagonal`."""

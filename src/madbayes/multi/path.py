@@ -192,7 +192,9 @@ def find_shared_path(
 ) -> tuple[float, float, Staircase]:
     """λ_l, λ_g, and the number of clusters against λ_g at that λ_l."""
     if rows.group[0] == rows.group[-1]:  # DP-means
-        path = find_path(rows.X, rows.w, None, hints[1] or hints[0], random_state, run)
+        hint = hints[1] or hints[0]
+        hint = None if hint is None else round(hint)
+        path = find_path(rows.X, rows.w, None, hint, random_state, run)
         total = path.best().price
         other = given[0] or given[1] or total / 2
         rest = max(total - other, 1e-3 * total)

@@ -64,6 +64,7 @@ class SharedClusters:
     objective_history_: np.ndarray
     n_iter_: int
     converged_: bool
+    path_: Staircase
 
     def __init__(
         self,

@@ -3,17 +3,14 @@
 from madbayes._search.staircase import Choice, Staircase
 from madbayes.cluster.farthest import farthest_first
 from madbayes.cluster.path import path
+from madbayes.features.path import feature_path
+from madbayes.graph.path import cut_path
 from madbayes.multi.farthest import hdp_farthest_first
-from madbayes.penalties.cut_path import CutChoice, CutPath, cut_path
-from madbayes.penalties.feature_path import FeaturePath, feature_path
 
-PenaltyPath = Staircase  # what `path` returns
+PenaltyPath = Staircase  # what all paths return
 
 __all__ = [
     "Choice",
-    "CutChoice",
-    "CutPath",
-    "FeaturePath",
     "PenaltyPath",
     "Staircase",
     "cut_path",

@@ -7,7 +7,7 @@ import scipy.sparse as sp
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_array, validate_data
 
-from madbayes._engine.graph_search import Graph
+from madbayes.graph.search import Graph
 
 LEAST = 1e-280  # all weights together
 SYMMETRIC = 1e-8  # of the largest weight: what rounding may do to a symmetric matrix

@@ -12,8 +12,10 @@ from collections.abc import Callable
 
 import numpy as np
 
-from madbayes._engine.feature_blocks import Allocation
 from madbayes._engine.progress import Stage
+from madbayes.features.allocation import Allocation
+from madbayes.features.rowwise import collapsed_pass
+from madbayes.features.solve import Features, Start, finish
 
 SEEDS = 6  # rows that a birth is grown from
 ROUNDS = 200  # at most, in one polish
@@ -63,7 +65,7 @@ def polish(state: Allocation, penalty: float, cap: int, target: float = np.inf) 
         if value(state, penalty) > target + 0.01 * abs(target):
             return False
         K = state.K
-        flips = state.collapsed_pass(penalty, cap)
+        flips = collapsed_pass(state, penalty, cap)
         now = value(state, penalty)
         if not flips and state.K == K:
             return True
@@ -135,6 +137,20 @@ def search(
     grow(state, rng, penalty, cap, 3, goal)
     converged = polish(state, penalty, cap, goal)
     on_step(value(state, penalty))
+    return exchange(state, rng, penalty, cap, patience, on_step, goal) and converged
+
+
+def exchange(
+    state: Allocation,
+    rng: np.random.RandomState,
+    penalty: float,
+    cap: int,
+    patience: int,
+    on_step: Callable[[float], None],
+    goal: float = np.inf,
+) -> bool:
+    """2. Ends after `patience` tries in vain."""
+    converged = True
     failures = 0
     stage = Stage("exchanging features", patience)
     while failures < patience:
@@ -168,9 +184,45 @@ def search(
     return converged
 
 
-def default_patience(n: int, d: int) -> int:
+def settle(
+    state: Allocation,
+    rng: np.random.RandomState,
+    penalty: float,
+    cap: int,
+    on_step: Callable[[float], None],
+) -> bool:
+    """What was found among some of the rows, on all of them: polished, and births while they pay.
+
+    Rows drawn by their error find features that too few of those had.
+    """
+    on_step(value(state, penalty))
+    alternate(state, penalty, least=1e-4)
+    if state.K < cap:
+        grow(state, rng, penalty, cap, 1)
+    on_step(value(state, penalty))
+    converged = polish(state, penalty, cap)
+    on_step(value(state, penalty))
+    return converged
+
+
+def search_start(find: Callable[..., bool]) -> Start:
+    """A start of a `Method`, from ``find(state, rng, penalty, cap, on_step=…) -> converged``."""
+
+    def start(
+        state: Allocation, rng: np.random.RandomState, penalty: float, cap: int, given: bool
+    ) -> Features:
+        paid = penalty * state.K if given else 0.0
+        history = [value(state, penalty)]
+        price, most = (0.0, state.K) if given else (penalty, cap)
+        converged = find(state, rng, price, most, on_step=lambda J: history.append(J + paid))
+        return finish(state, penalty, history, len(history), converged)
+
+    return start
+
+
+def default_patience(shape: tuple[int, int], effort: float) -> int:
     """Tries in vain before the search ends: fewer where each takes long."""
-    return int(np.clip(3e6 / (n * max(d, 1)), 10, 60))
+    return round(effort * float(np.clip(3e6 / (shape[0] * max(shape[1], 1)), 10, 60)))
 
 
 def greedy(state: Allocation, rng: np.random.RandomState, penalty: float, cap: int) -> None:

@@ -6,17 +6,23 @@ rows stay where they are and are read in blocks. Each step is a map over fixed s
 `run` has.
 """
 
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Iterator
 
 import numpy as np
 
+from madbayes._engine.rows import Rows, segments
+from madbayes._engine.threads import Run
 from madbayes._kernels import features as kernels
-from madbayes._kernels.features import DONE, ENUMERATED, OPEN, SOLE
+from madbayes._kernels.features import ENUMERATED
 
 PIECE_VALUES = 2**16  # of X, turned into residuals at a time
 KEEP_VALUES = 2**21  # residuals are kept between the passes of one birth up to here
 NO_WEIGHT = np.empty(0)
+
+
+def new_state(source: Rows, weight: np.ndarray | None, run: Run) -> "Allocation":
+    """No features yet."""
+    return Allocation(source, weight, run, segments(source.n, 16))
 
 
 class Allocation:
@@ -24,9 +30,9 @@ class Allocation:
 
     def __init__(
         self,
-        source: Any,
+        source: Rows,
         weight: np.ndarray | None,
-        run: Callable[[Callable[[Any], Any], Any], list[Any]],
+        run: Run,
         cuts: list[tuple[int, int]],
     ) -> None:
         self.source, self.run, self.cuts = source, run, cuts
@@ -248,105 +254,3 @@ class Allocation:
 
         self.run(partial, self.cuts)
         return on
-
-    # Row by row
-
-    def collapsed_pass(self, penalty: float, cap: int) -> int:
-        """Each row in turn takes its best z, everything else refitting at once (BKJ 4.1)."""
-        self.measure()
-        self.refit()
-        count = np.zeros(1, dtype=np.int64)
-        M, G = self._inverse()
-        for a, b, block in self.source.blocks(0, self.n):
-            weight = self.weight[a:b]
-            row, why = 0, SOLE
-            while why != DONE:
-                row, why = kernels.collapsed_rows(
-                    *(block, weight, self.Z[a:b], self.A, self.S, M, G, row, penalty),
-                    *(self.K < cap, penalty > 0, 1000 + self.n, count),
-                )
-                if why == DONE:
-                    break
-                if why == SOLE:
-                    count[0] += self._without(a + row, block[row], M, penalty)
-                elif why == OPEN:
-                    self._open(a + row, block[row], M)
-                    count[0] += 1
-                else:
-                    self.measure()
-                    self.refit()
-                    row -= 1
-                row += 1
-                M, G = self._inverse()
-        self.measure()
-        self.refit()
-        return int(count[0]) + self.drop_unpaid(penalty)
-
-    def _inverse(self) -> tuple[np.ndarray, np.ndarray]:
-        M = np.linalg.inv(self.S) if self.K else np.zeros((0, 0))
-        return M, self.A @ self.A.T
-
-    def _weight_of(self, n: int) -> float:
-        return float(self.weight[n]) if self.weight.shape[0] else 1.0
-
-    def _without(self, n: int, x: np.ndarray, M: np.ndarray, penalty: float) -> int:
-        """A row that alone keeps a column independent: try without that column."""
-        w, z = self._weight_of(n), self.Z[n].copy()
-        v = M @ z  # Z v is zero in all other rows
-        j = int(np.argmax(np.abs(v)))
-        rest = np.arange(self.K) != j
-        A = np.ascontiguousarray((self.A - np.outer(v / v[j], self.A[j]))[rest])
-        S = (self.S - w * np.outer(z, z))[np.ix_(rest, rest)]
-        M = np.linalg.inv(S) if rest.any() else np.zeros((0, 0))
-        G = A @ A.T
-        best = None
-        starts = [z] + [z ^ (np.arange(self.K) == i) for i in range(self.K)]
-        for start in starts:
-            if start is not z and abs(v @ start) > 1e-9 * abs(v[j]):
-                continue  # not the same column space
-            own = start[rest].astype(np.uint8)
-            e = x - own.astype(np.float64) @ A
-            ee = float(e @ e)
-            tol = w * float(kernels.slack(x, ee))
-            p = np.empty(A.shape[0])
-            ee, s, _ = kernels.best_z(own, w, ee, tol, A @ e, G, M, p)
-            cost = w * ee / (1 + w * s)
-            if best is None or cost < best[0]:
-                best = (cost, own, p, s, tol)
-        assert best is not None  # the first start is always tried
-        cost, own, p, s, tol = best
-        if cost >= penalty - tol:
-            return 0
-        self.Z = np.ascontiguousarray(self.Z[:, rest])
-        self.Z[n] = own
-        self.A = A + np.outer(p, x - own.astype(np.float64) @ A) * (w / (1 + w * s))
-        self.S = S + w * np.outer(own, own)
-        return 1
-
-    def _open(self, n: int, x: np.ndarray, M: np.ndarray) -> None:
-        """A feature for row n alone; the others fit the other rows."""
-        w, z = self._weight_of(n), self.Z[n].astype(np.float64)
-        u = M @ z
-        e = x - z @ self.A
-        q = 1 - w * float(z @ u)
-        self.A = np.vstack([self.A - np.outer(u, e) * (w / q), e / q])
-        self.S = np.block([[self.S, w * z[:, None]], [w * z[None, :], np.full((1, 1), w)]])
-        self.Z = np.column_stack([self.Z, np.zeros(self.n, dtype=np.uint8)])
-        self.Z[n, -1] = 1
-
-    def paper_pass(self, penalty: float, cap: int) -> int:
-        """BP-means step 1 (BKJ 3): rows in order, features with one row opened on the way."""
-        count = np.zeros(1, dtype=np.int64)
-        for a, b, block in self.source.blocks(0, self.n):
-            row, why = 0, OPEN
-            while why != DONE:
-                row, why = kernels.paper_rows(
-                    *(block, self.weight[a:b], self.Z[a:b], self.A, self.A @ self.A.T, row),
-                    *(penalty, self.K < cap, count),
-                )
-                if why == OPEN:
-                    e = block[row] - self.Z[a + row].astype(np.float64) @ self.A
-                    self.add(np.arange(self.n) == a + row, e)
-                    count[0] += 1
-                    row += 1
-        return int(count[0])

@@ -185,13 +185,13 @@ def search(
     rng: np.random.RandomState,
     *,
     effort: int = 1,
-    start: Division | None = None,
+    start: np.ndarray | None = None,
 ) -> tuple[Division, list[float]]:
-    """The division and the objective after each run; `start` stands for the first run."""
+    """The division and the objective after each run; `start` (labels) stands for the first run."""
     if start is None:
         best = one_run(graph, theta, rng, PATIENCE)
     else:
-        best = finish(graph, start.labels, theta, rng, PATIENCE)
+        best = finish(graph, start, theta, rng, PATIENCE)
     history = [best.objective(theta)]
     for _ in range(runs(graph, effort) - 1):
         other = one_run(graph, theta, rng, PATIENCE)

@@ -1,0 +1,225 @@
+"""The number of features as a function of the penalty, and which penalty to take.
+
+1. For K = 0, 1, 2, …: the least squared error E(K) that the search finds with K features, each
+   search starting from the one before. It ends when further features save no more than features of
+   noise do, σ²(√n + √d)² (the largest squared singular value of n×d noise), and at K = d + 1: rows
+   of d numbers do not tell more features apart.
+2. E(K) + λK is least on the lower convex hull of E: K is best for λ from E(K) - E(K+1) to
+   E(K-1) - E(K) (`_search/staircase.py`).
+3. Of the K whose range lies above the noise, the one with the largest √K·log(λ_high/λ_low); λ is
+   the geometric middle of its range. None: 0 features, and a λ above what the first would save.
+
+All of it on a random selection of many rows, counted for as many as it stands for, and in the
+directions that hold more than noise.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from scipy.spatial.distance import cdist
+from sklearn.utils import check_random_state
+
+from madbayes._engine.checks import check_count, check_table
+from madbayes._engine.rows import Rows
+from madbayes._engine.threads import Run, workers
+from madbayes._search.staircase import Choice, Staircase, in_words, plateau
+from madbayes.features.allocation import Allocation, new_state
+from madbayes.features.search import search
+from madbayes.features.solve import Found
+from madbayes.features.table import Table, check_table_to_fit, main_directions
+
+MOST = 30  # features
+MAX_ROWS = 10_000
+LEAST_ROWS = 1_000
+VALUES = 2**17  # rows × columns that a path by "auto" looks at
+COMMON = 0.95  # of the rows: combinations that fewer have are exceptions
+LLOYD = 10  # passes of a clustering to compare with
+TOLERANCE = 0.1  # a clustering whose error is no larger than this fits as well
+FLOOR = 1e-2  # without noise a range goes down to 0: no further than this part of its upper end
+
+
+def feature_path(
+    X: Any,
+    *,
+    max_components: int = MOST,
+    max_rows: int = MAX_ROWS,
+    sample_weight: Any = None,
+    effort: float = 1.0,
+    random_state: Any = None,
+    n_jobs: int | None = None,
+) -> Staircase:
+    """The number of features for each penalty.
+
+    Parameters
+    ----------
+    X : array, table or CSR matrix
+    max_components : int, default=30
+        Go no further than this, and no further than one more than there are columns.
+    max_rows : int, default=10_000
+        Of more rows a random selection of this size is used; penalties are those for all rows.
+    sample_weight : array or None
+    effort : float, default=1
+        Patience of the search.
+    random_state : int, RandomState or None
+    n_jobs : int or None
+
+    Returns
+    -------
+    Staircase
+        ``figures["noise_edge"]`` is what one more feature would save if only noise were left;
+        `labels_at(penalty)` gives the assignments of the rows used.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from madbayes.penalties import feature_path
+    >>> rng = np.random.default_rng(0)
+    >>> Z = rng.random((200, 3)) < 0.5
+    >>> X = Z @ np.eye(3, 12) * 4 + 0.3 * rng.standard_normal((200, 12))
+    >>> path = feature_path(X, random_state=0)
+    >>> path.best().n_components
+    3
+    """
+    table = check_table_to_fit(check_table(X), sample_weight)
+    cap = check_count("max_components", max_components)
+    max_rows = check_count("max_rows", max_rows, low=2)
+    rng = check_random_state(random_state)
+    with workers(n_jobs) as run:
+        return climb_path(table, cap, effort, rng, run, max_rows)[0]
+
+
+def climb_path(
+    table: Table,
+    cap: int,
+    effort: float,
+    rng: np.random.RandomState,
+    run: Run,
+    max_rows: int | None = None,
+) -> tuple[Staircase, Callable[[int], Found]]:
+    """1 to 3; the path, and for a number of features what was found of them."""
+    if max_rows is None:
+        max_rows = int(np.clip(VALUES // table.d, LEAST_ROWS, MAX_ROWS))
+    rows = table.draw(rng, max_rows)
+    part = table if rows.size == table.n else table.sample(rows)
+    main, rest = main_directions(part)
+    state = new_state(Rows(main.X), main.weight, run)
+    seed = np.random.RandomState(rng.randint(2**31 - 1))
+    errors, found = climb(state, seed, min(cap, MOST, table.d + 1), effort, part, rest)
+    edges = [noise_edge(error, part, K) for K, error in enumerate(errors)]
+    path = Staircase.build(
+        range(len(errors)),
+        np.array(errors) * table.unit,
+        of="feature",
+        labels=found,
+        figures={"noise_edge": np.array(edges) * table.unit},
+    )
+    path = choose(path, main, rest)
+    return path, lambda K: Found(None if part is table else rows, found[K])
+
+
+def climb(
+    state: Allocation,
+    rng: np.random.RandomState,
+    cap: int,
+    effort: float,
+    table: Table,
+    rest: float,
+) -> tuple[list[float], list[np.ndarray]]:
+    """1. Squared errors and assignments for K = 0, 1, 2, …"""
+    errors, found = [state.rss + rest], [state.Z.astype(bool)]
+    in_vain = 0
+    while state.K < min(cap, state.n - 1) and in_vain < 2 and errors[-1] > 1e-12 * errors[0]:
+        K = state.K
+        goal = state.rss - noise_edge(errors[-1], table, K) / 2
+        search(state, rng, 0.0, K + 1, round(effort * (5 + K)), goal=goal)
+        if state.K == K:
+            break
+        errors.append(min(state.rss + rest, errors[-1]))
+        found.append(state.Z.astype(bool))
+        saved = errors[-2] - errors[-1]
+        in_vain = in_vain + 1 if saved <= noise_edge(errors[-1], table, K + 1) else 0
+    return errors, found
+
+
+def noise_edge(error: float, table: Table, K: int) -> float:
+    """σ²(√n + √d)², with σ² what K features leave over."""
+    n, d = table.n, table.d
+    return error / (max(n - K, 1) * d) * (np.sqrt(n) + np.sqrt(d)) ** 2
+
+
+def choose(path: Staircase, table: Table, rest: float) -> Staircase:
+    """3. With the choice, its reason, and a remark where the rows do not add up."""
+    high = path.price_high
+    edge = path.figures["noise_edge"]
+    floor = np.maximum(np.maximum(path.price_low, edge), FLOOR * np.where(high < np.inf, high, 0))
+    scores = np.where(path.number > 0, plateau(path.number, floor, high), 0.0)
+    i = int(np.argmax(scores))
+    if not scores[i] > 0:
+        price = 1.5 * float(max(edge[0], path.price_low[0])) or 1.0  # every row zero: any price
+        choice = Choice(
+            *(0, price, "none", 0.0),
+            "no feature saves more than features of noise do",
+            of="feature",
+        )
+    else:
+        K = int(path.number[i])
+        others = [j for j in np.argsort(-scores, kind="stable") if j != i and scores[j] > 0]
+        support = float(1 - floor[i] / high[i])
+        assert path.labels is not None
+        groups = grouped(table, path.labels[i], float(path.objective[i]) / table.unit - rest)
+        reason = (
+            f"the rows form {groups} groups and do not add up: a clustering such as DPMeans fits "
+            "better"
+            if groups
+            else f"each saves {high[i] / floor[i]:.3g} times what one more would, or noise"
+        )
+        choice = Choice(
+            number=K,
+            price=float(np.sqrt(floor[i]) * np.sqrt(high[i])),
+            strength=in_words(support),
+            support=support,
+            reason=reason,
+            runners_up=tuple((int(path.number[j]), float(scores[j])) for j in others[:5]),
+            score=float(scores[i]),
+            of="feature",
+        )
+    numbered = {int(K): float(score) for K, score in zip(path.number, scores, strict=True)}
+    return replace(path, choice=choice, scores=numbered)
+
+
+def grouped(table: Table, Z: np.ndarray, error: float) -> int:
+    """How many clusters say as much as the features; 0 where they do not.
+
+    K features and none of them are K + 1 sums at least. Rows that add up have more; where no more
+    occur, or as many clusters leave no larger error, the features are clusters in disguise.
+    """
+    K = Z.shape[1]
+    if K < 2:
+        return 0
+    weight = np.ones(table.n) if table.weight is None else table.weight
+    _, which = np.unique(Z, axis=0, return_inverse=True)
+    which = which.ravel()
+    sizes = np.bincount(which, weight)
+    order = np.argsort(-sizes, kind="stable")
+    common = int(np.searchsorted(np.cumsum(sizes[order]), COMMON * sizes.sum())) + 1
+    if common <= K + 1:
+        return common
+    X = table.X.toarray() if sp.issparse(table.X) else np.asarray(table.X, dtype=np.float64)
+    centers = np.array(
+        [
+            np.average(X[which.ravel() == c], axis=0, weights=weight[which.ravel() == c])
+            for c in order[: K + 1]
+        ]
+    )
+    for _ in range(LLOYD):
+        distance = cdist(X, centers, "sqeuclidean")
+        label = distance.argmin(axis=1)
+        left = float(weight @ distance[np.arange(len(X)), label])
+        if left <= error * (1 + TOLERANCE):
+            return K + 1
+        for c in np.unique(label):
+            centers[c] = np.average(X[label == c], axis=0, weights=weight[label == c])
+    return 0

@@ -1,0 +1,153 @@
+"""From a method and a table to the best of its starts.
+
+1. Of a large table only some rows are searched (a method that goes row by row takes all of them).
+   Wide rows are turned into coordinates of their own span.
+2. The starts, each from its own seed; small data: a thread for each. The best counts.
+3. What was found among some rows is adopted by all, and settled there.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numpy as np
+
+from madbayes._engine.lloyd import serial
+from madbayes._engine.rows import Rows, segments
+from madbayes._engine.threads import Run
+from madbayes.features.allocation import Allocation, new_state
+from madbayes.features.table import Table, turn
+
+SEARCHED = 2**18  # values of X that are searched
+
+
+@dataclass(frozen=True)
+class Features:
+    """Where one start ended."""
+
+    assignments: np.ndarray
+    components: np.ndarray
+    objective: float
+    history: list[float]
+    n_iter: int
+    converged: bool
+
+
+Start = Callable[[Allocation, np.random.RandomState, float, int, bool], Features]
+
+
+@dataclass(frozen=True)
+class Method:
+    """How one start is made: ``start(state, rng, penalty, cap, given)``.
+
+    With `given` the start is the present allocation, and the number of its features stays.
+    `settle`, with the same arguments, goes on from features that were found among some of the rows;
+    without it a method is always given all of them.
+    """
+
+    start: Start
+    n_init: int
+    settle: Start | None = None
+    effort: float = 1.0
+    sorts: bool = True  # features that most rows have come first
+    turns: bool = True
+
+
+class Found(NamedTuple):
+    """Features of some rows (None: of all)."""
+
+    rows: np.ndarray | None
+    assignments: np.ndarray
+
+
+def best_start(
+    table: Table,
+    method: Method,
+    penalty: float,
+    cap: int,
+    rng: np.random.RandomState,
+    run: Run,
+    first: Found | None = None,
+) -> Features:
+    """1 to 3. With `first` that is the first start, and results with as many features win."""
+    seeds = rng.randint(2**31 - 1, size=method.n_init + 1)
+    rows = first.rows if first else None
+    if method.settle is not None and rows is None and table.n * table.d > 2 * SEARCHED:
+        rows = table.draw(rng, max(1000, SEARCHED // table.d))  # 1.
+        first = None if first is None else Found(rows, first.assignments[rows])
+    A = None
+    if first is not None and method.settle is None and rows is not None:
+        A = fitted(table.sample(rows), first.assignments, run).A
+        rows = None
+    part = table if rows is None else table.sample(rows)
+    source = Rows(turn(part.X) if method.turns and A is None else part.X)
+    blocks = len(segments(source.n, 16)) > 1
+
+    def one(at: int) -> Features:
+        state = new_state(source, part.weight, run if blocks else serial)
+        given = first is not None and at == 0
+        if A is not None and given:
+            adopt(state, A)
+        elif first is not None and given:
+            state.put(first.assignments, np.zeros((first.assignments.shape[1], state.d)))
+            state.refit(reduce=False)
+            state.measure()
+        return method.start(state, np.random.RandomState(seeds[at]), penalty, cap, given)
+
+    starts = range(method.n_init)
+    results = [one(at) for at in starts] if blocks else run(one, starts)  # 2.
+    K = None if first is None else first.assignments.shape[1]
+    best = min(results, key=lambda r: (r.components.shape[0] != K and K is not None, r.objective))
+    if rows is None and source.X is table.X:
+        return best
+    state = fitted(part, best.assignments, run)
+    if rows is None:  # the components in the columns of X
+        return replace(best, components=state.A)
+    A = state.A
+    state = new_state(Rows(table.X), table.weight, run)  # 3.
+    assert method.settle is not None  # only then rows are left out
+    adopt(state, A)
+    settled = method.settle(
+        *(state, np.random.RandomState(seeds[-1]), penalty, cap, first is not None)
+    )
+    return replace(settled, n_iter=best.n_iter, converged=best.converged and settled.converged)
+
+
+def fitted(table: Table, Z: np.ndarray, run: Run) -> Allocation:
+    """The rows with these assignments, A by least squares."""
+    state = new_state(Rows(table.X), table.weight, run)
+    state.put(Z, np.zeros((Z.shape[1], table.d)))
+    state.refit(reduce=False)
+    return state
+
+
+def adopt(state: Allocation, A: np.ndarray) -> None:
+    """Every row takes the best of these features."""
+    state.put(np.zeros((state.n, A.shape[0])), A)
+    state.assign("exact")
+
+
+def finish(
+    state: Allocation, penalty: float, history: list[float], n_iter: int, converged: bool
+) -> Features:
+    """Measure the objective afresh, rows of weight 0 with the rest."""
+    if state.weight.shape[0] and not state.weight.all():
+        Z = state.Z.copy()
+        state.assign("exact")
+        state.Z[state.weight > 0] = Z[state.weight > 0]
+    state.measure()
+    objective = state.rss + penalty * state.K
+    fell = [J for i, J in enumerate(history) if J > objective and (i == 0 or J < min(history[:i]))]
+    fell.append(objective)  # rounding aside, the objective on the way
+    return Features(state.Z, state.A, objective, fell, n_iter, converged)
+
+
+def by_size(result: Features, weight: np.ndarray | None) -> Features:
+    """The features that most rows have first."""
+    count = result.assignments.T @ (np.ones(len(result.assignments)) if weight is None else weight)
+    order = np.argsort(-count, kind="stable")
+    return replace(
+        result,
+        assignments=result.assignments[:, order],
+        components=result.components[order],
+    )

@@ -1,0 +1,104 @@
+"""The rows of a fit: checked to neither overflow nor underflow, sampled, turned."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from madbayes._engine.checks import check_weight
+
+WIDE_ROWS = 4000  # wide tables of up to so many rows are turned before the search
+FEW_COLUMNS = 8  # no fewer directions are ever kept
+MORE_DIRECTIONS = 4  # than seem to be needed
+DENSE_VALUES = 2**22  # a CSR matrix up to this size may be made dense
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows and their weights, which were divided by `unit` (a power of two; None: all ones)."""
+
+    X: Any
+    weight: np.ndarray | None
+    unit: float = 1.0
+
+    @property
+    def n(self) -> int:
+        return int(self.X.shape[0])
+
+    @property
+    def d(self) -> int:
+        return int(self.X.shape[1])
+
+    def sample(self, rows: np.ndarray) -> "Table":
+        """Some of the rows, each counted for as many as it stands for."""
+        weight = np.ones(rows.size) if self.weight is None else self.weight[rows]
+        total = float(self.n if self.weight is None else self.weight.sum())
+        return Table(self.X[rows], weight * (total / weight.sum()), self.unit)
+
+    def draw(self, rng: np.random.RandomState, count: int) -> np.ndarray:
+        """Rows at random, of those that count."""
+        rows = np.arange(self.n) if self.weight is None else np.flatnonzero(self.weight)
+        return np.sort(rng.permutation(rows)[:count])
+
+
+def check_table_to_fit(X: Any, sample_weight: Any, A: np.ndarray | None = None) -> Table:
+    """Weighted sums of squares of X (and of the features A) must be numbers."""
+    weight = check_weight(sample_weight, X.shape[0])
+    unit = 1.0
+    if weight is not None:
+        unit = float(2.0 ** np.floor(np.log2(weight.max())))
+        weight = weight / unit
+    values = X.data if sp.issparse(X) else X
+    largest = max(float(values.max(initial=0)), -float(values.min(initial=0)))
+    if A is not None:
+        largest += float(np.abs(A).sum(axis=0).max(initial=0.0))
+    count = float(X.shape[0] * X.shape[1])
+    with np.errstate(over="ignore", under="ignore"):
+        square = np.float64(largest) ** 2 * count
+    if not square < 1e306:
+        raise ValueError(
+            f"X reaches {largest:.3g}: the sum of its squares would overflow float64. Divide X by, "
+            f"say, {largest:.1g} (and the penalty by its square)."
+        )
+    if A is None and 0 < largest < 1e-151:
+        raise ValueError(
+            f"X reaches only {largest:.3g}: squared errors would underflow float64. Divide X by, "
+            f"say, {largest:.1g} (and the penalty by its square)."
+        )
+    if largest > 0 and not 1e-290 < unit * largest**2 < 1e306 / count:
+        raise ValueError(
+            f"sample_weight reaches {unit:.3g}: weighted squared errors would "
+            f"{'over' if unit > 1 else 'under'}flow float64. Divide the weights (and the penalty) "
+            f"by, say, {unit:.1g}."
+        )
+    return Table(X, weight, unit)
+
+
+def turn(X: Any) -> Any:
+    """Wide rows in coordinates of their own span: the same distances in n columns, not d."""
+    n, d = X.shape
+    if sp.issparse(X) or d <= 2 * n or n > WIDE_ROWS:
+        return X
+    triangle: Any = np.linalg.qr(X.T.astype(np.float64), mode="r")
+    return np.ascontiguousarray(triangle.T)
+
+
+def main_directions(table: Table) -> tuple[Table, float]:
+    """The rows in the directions that hold more than noise does, and the sum of squares left out.
+
+    Noise holds up to σ²(√n + √d)² in one direction, with σ² the mean square of what is left out.
+    """
+    n, d = table.X.shape
+    if min(n, d) <= FEW_COLUMNS or (sp.issparse(table.X) and n * d > DENSE_VALUES):
+        return table, 0.0
+    X = table.X.toarray() if sp.issparse(table.X) else table.X
+    root = np.ones((n, 1)) if table.weight is None else np.sqrt(table.weight)[:, None]
+    U, s, _ = np.linalg.svd(root * X, full_matrices=False)
+    squares = s**2
+    left = np.append(np.cumsum(squares[::-1])[::-1], 0.0)
+    edge = left[:-1] / (n * d) * (np.sqrt(n) + np.sqrt(d)) ** 2
+    r = int(np.argmax(squares <= edge)) if (squares <= edge).any() else s.size
+    r = min(s.size, max(FEW_COLUMNS, r + MORE_DIRECTIONS))
+    turned = np.ascontiguousarray(U[:, :r] * s[:r] / root)
+    return Table(turned, table.weight, table.unit), float(left[r])
