@@ -1,6 +1,5 @@
 """KernelDPMeans: the printed algorithm row for row, and what the search guarantees."""
 
-import madbayes.cluster.kernel_search as kernel_search
 import numpy as np
 import pytest
 import scipy.sparse as sp

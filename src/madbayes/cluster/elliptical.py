@@ -229,13 +229,6 @@ class EllipticalMeans(CentersMixin):
         X = self._check_rows(X, reset=False)
         return np.sqrt(self._distances(X)).astype(Rows(X).dtype, copy=False)
 
-    def predict(self, X: Any) -> np.ndarray:
-        """The cluster in which each row of X is most likely.
-
-        For "paper" the cluster with the smallest Mahalanobis distance.
-        """
-        return self._nearest(X)[0]
-
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
         """Minus what the rows of X pay: larger is better.
 
@@ -253,6 +246,8 @@ class EllipticalMeans(CentersMixin):
         paid = self._distances(X) + self._level
         labels = paid.argmin(axis=1).astype(np.int32)
         lowest = paid[np.arange(len(paid)), labels]
+        if penalty is not None:
+            labels[lowest - self._level[labels] > penalty] = -1
         return labels, float((lowest if weight is None else weight * lowest).sum())
 
     def _check_number(self, n: int) -> None:

@@ -20,11 +20,9 @@ from typing import Any, Self
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils import check_random_state
 
 from madbayes._engine.checks import check_choice, check_count, check_weight
 from madbayes._engine.dissimilarity import (
-    MedoidsMixin,
     Metric,
     check_dissimilar,
     check_params,
@@ -34,7 +32,8 @@ from madbayes._engine.dissimilarity import (
     part,
 )
 from madbayes._engine.threads import workers
-from madbayes._estimators.fitting import check_effort
+from madbayes._estimators.fitting import begin
+from madbayes._estimators.medoids import MedoidsMixin
 from madbayes._kernels import medoids as kernels
 from madbayes.cluster.medoid_search import (
     Medoids,
@@ -101,7 +100,7 @@ class KMedoids(MedoidsMixin):
         How many starts to try; the best result is kept. Those after the first are random rows.
     effort : float, default=1
         The patience of "search": how many exchanges of a few neighbouring medoids are tried in vain
-        before it ends; 0 tries none. Without effect on "paper".
+        before it ends. Without effect on "paper".
     max_iter : int, default=300
         Passes at most for one start.
     random_state : int, RandomState or None
@@ -179,16 +178,13 @@ class KMedoids(MedoidsMixin):
         X = check_dissimilar(self, X)
         weight = check_weight(sample_weight, X.shape[0])
         k = check_count("n_clusters", self.n_clusters)
-        check_choice("algorithm", self.algorithm, "search", "paper")
-        n_init = check_count("n_init", self.n_init)
-        effort = check_effort(self.effort)
-        max_iter = check_count("max_iter", self.max_iter)
+        options = begin(self)
+        max_iter, random_state = options.max_iter, options.random_state
         used = np.arange(X.shape[0]) if weight is None else np.flatnonzero(weight > 0)
         if k > used.size:
             of = f"n_samples={used.size}" + ("" if weight is None else " (of positive weight)")
             raise ValueError(f"n_clusters={k} must be <= {of}: a cluster needs a row.")
         first = self._given_rows(k, used)
-        random_state = check_random_state(self.random_state)
         counted = part(X, used, self.metric)
         self._metric_params = check_params(counted, self.metric, self.metric_params)
         with workers(self.n_jobs) as run:
@@ -196,7 +192,7 @@ class KMedoids(MedoidsMixin):
         w = np.ones(used.size) if weight is None else weight[used]
         check_total(D, w)
         best: Medoids | None = None
-        for start in range(n_init):
+        for start in range(options.n_init):
             if start == 0 and not isinstance(first, str):
                 medoids = first
             elif start == 0 and first == "greedy":
@@ -211,7 +207,9 @@ class KMedoids(MedoidsMixin):
                 best = result
         assert best is not None
         if self.algorithm == "search":
-            best = renew(D, w, best, max_iter=max_iter, effort=effort, random_state=random_state)
+            best = renew(
+                D, w, best, max_iter=max_iter, effort=options.effort, random_state=random_state
+            )
         rows = by_size(D, w, best.rows) if self.algorithm == "search" else best.rows
         del D, counted
         self._store_medoids(X, used[rows])

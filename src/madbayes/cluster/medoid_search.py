@@ -16,11 +16,14 @@ of 8 to 13 rows, 1. and 2. alone solve nine in ten, the three together nearly al
 """
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
 from madbayes._engine.dissimilarity import paid
+from madbayes._estimators.fitting import Options
 from madbayes._kernels import medoids as kernels
+from madbayes._search.number import between
 
 TRIALS = 16  # renewals in vain before the search ends, and for each medoid …
 MORE = 2  # … so many more
@@ -143,6 +146,54 @@ def others(
         start = np.append(start, row)
         free[row] = False
     return start
+
+
+def search(
+    D: np.ndarray, weight: np.ndarray, penalty: float, options: Options, *, cap: int
+) -> Medoids:
+    """1. to 3. with an open number of medoids. More starts are random rows."""
+    rng = options.random_state
+    common: dict[str, Any] = {"cap": cap, "penalty": penalty, "max_iter": options.max_iter}
+    first = grow(D, weight, cap, penalty)
+    starts = [first, *(rng.permutation(len(D))[: len(first)] for _ in range(options.n_init - 1))]
+    found = []
+    for start in starts:
+        one = swap(D, weight, start, **common)
+        found.append(renew(D, weight, one, effort=options.effort, random_state=rng, **common))
+    return min(found, key=lambda one: one.objective)
+
+
+def search_number(
+    D: np.ndarray, weight: np.ndarray, number: int, penalty: float, options: Options, *, cap: int
+) -> tuple[Medoids, float]:
+    """As many medoids as were chosen, and a penalty at which no other number is better nearby.
+
+    At the proposed penalty if the search finds that number there, otherwise with the number fixed
+    and a penalty between what one more medoid would save and what one fewer would cost.
+    """
+    found = search(D, weight, penalty, options, cap=min(cap, 2 * number + 8))
+    if len(found.rows) == number:
+        return found, penalty
+    found = swap(D, weight, grow(D, weight, number), max_iter=options.max_iter)
+    found = renew(
+        D,
+        weight,
+        found,
+        max_iter=options.max_iter,
+        effort=options.effort,
+        random_state=options.random_state,
+    )
+    near, _, costs, other = assign(D, found.rows)
+    losses = np.bincount(near, weight * (other - costs), number) if number > 1 else [np.inf]
+    more = np.append(found.rows, 0)
+    saved = costs.copy()
+    if number < len(D):
+        kernels.grow(D, weight, more, number, number + 1, -1.0, saved)
+    gain = paid(weight, costs - saved)
+    penalty = between(gain, float(np.min(losses)), penalty, found.objective)
+    history = [value + penalty * number for value in found.history]
+    result = Medoids(found.rows, history[-1], history, found.n_iter, found.converged)
+    return result, penalty
 
 
 def by_size(D: np.ndarray, weight: np.ndarray, medoids: np.ndarray) -> np.ndarray:
