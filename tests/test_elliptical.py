@@ -81,14 +81,13 @@ def test_the_search_ends_where_no_change_helps(seed, options):
     np.testing.assert_array_equal(plain.most_likely(Y, model.labels_, w, 0.1, 1.0), model.labels_)
 
 
-def test_the_search_is_not_above_the_truth_and_its_starts():
-    for seed in range(8):
-        X, z = ellipses(200, seed, apart=3)
-        truth = plain.objective(standardized(X), z, np.ones(200), 0.1, 1.0, 0.0)
-        model = EllipticalMeans(3, random_state=0, n_init=2).fit(X)
-        assert model.objective_ <= truth
-        more = EllipticalMeans(3, random_state=0, n_init=2, effort=5).fit(X)
-        assert more.objective_ <= truth
+def test_the_search_is_not_above_the_truth_and_patience_helps():
+    for seed in range(4):
+        X, z = ellipses(120, seed, apart=3)
+        truth = plain.objective(standardized(X), z, np.ones(120), 0.1, 1.0, 0.0)
+        usual = EllipticalMeans(3, random_state=0).fit(X)
+        more = EllipticalMeans(3, random_state=0, n_init=2).fit(X)
+        assert more.objective_ <= min(truth, usual.objective_)
 
 
 def test_ellipses_that_cross_or_lie_side_by_side_are_told_apart():

@@ -140,7 +140,7 @@ def test_the_search_ends_where_no_change_helps(n, k, penalty, seed, square):
 
 def test_the_search_nearly_always_finds_the_minimum_of_few_rows():
     found = {"k": 0, "open": 0}
-    for seed in range(60):
+    for seed in range(45):
         r = np.random.default_rng(seed)
         kind = seed % 3
         D = [exact(table("plain", 9, seed)), exact(r.normal(size=(9, 1))), lopsided(9, seed)][kind]
@@ -152,7 +152,7 @@ def test_the_search_nearly_always_finds_the_minimum_of_few_rows():
         least = plain.lowest_objective(D, range(1, 10), w, penalty)
         model = DPMedoids(penalty, metric="precomputed", random_state=0).fit(D, None, w)
         found["open"] += model.objective_ <= least + 1e-9
-    assert found["k"] >= 58 and found["open"] >= 58, found
+    assert found["k"] >= 43 and found["open"] >= 43, found
 
 
 def test_effort_is_patience():

@@ -2,7 +2,8 @@
 
 Letters: Y (n, d) rows in float64, w weights, z labels; of cluster c: C[c] the mean, W[c] the
 weight, N[c] the rows, S[c] the scatter, A[c] the inverse of Φ + S[c] and L[c] the logarithm of its
-determinant, with Φ = φI. A slot with N = 0 is free. T and M are scratch (d, d).
+determinant, with Φ = φI. A slot with N = 0 is free. T and M are scratch (d, d). `stop` ends what
+may take long (`_engine.threads.patient`).
 """
 
 import numpy as np
@@ -132,10 +133,12 @@ def assign_or_open(Y, w, z, C, A, k, first, price):
 
 
 @kernel
-def assign(Y, C, A, scale, offset, z):
+def assign(Y, C, A, scale, offset, z, stop):
     """z[i] = argmin over c of scale[c]·(y_i - μ_c)ᵀ A_c (y_i - μ_c) + offset[c]."""
     u = np.empty(Y.shape[1])
     for i in range(Y.shape[0]):
+        if stop[0]:
+            break
         lowest = np.inf
         for c in range(C.shape[0]):
             if offset[c] < lowest:  # forms are not negative
@@ -151,7 +154,7 @@ def price_of(W, L, d, nu):
 
 
 @kernel
-def move_rows(Y, w, z, C, W, N, A, L, phi, nu, extra, least, tol):
+def move_rows(Y, w, z, C, W, N, A, L, phi, nu, extra, least, tol, stop):
     """One sweep of exact moves: each row goes where the objective is lowest. Returns their number.
 
     With y joining cluster q, S grows by f·uuᵀ, f = W w/(W + w), u = y - μ: log|Φ + S| grows by
@@ -165,6 +168,8 @@ def move_rows(Y, w, z, C, W, N, A, L, phi, nu, extra, least, tol):
     alone = d * np.log(phi)
     moved = 0
     for i in range(n):
+        if stop[0]:
+            break
         p, wi = z[i], w[i]
         if N[p] <= least or (N[p] > 1 and W[p] - wi <= 1e-9 * W[p]):  # or only rounding would stay
             continue

@@ -35,7 +35,7 @@ from madbayes._engine.dissimilarity import (
     paid,
     part,
 )
-from madbayes._engine.threads import workers
+from madbayes._engine.threads import patient, workers
 from madbayes._estimators.fitting import Options, begin, keep_choice, warn_if_unfinished
 from madbayes._estimators.medoids import MedoidsMixin
 from madbayes._kernels import medoids as kernels
@@ -56,7 +56,7 @@ def follow_paper(
     """KJ Algorithm 1 with medoids, the rows in their order."""
     n = len(D)
     medoids = np.empty(n, np.int64)
-    medoids[0], k = kernels.totals(D, weight).argmin(), 1  # 1.
+    medoids[0], k = patient(kernels.totals, D, weight).argmin(), 1  # 1.
     labels = np.zeros(n, np.int32)
     history: list[float] = []
     converged = False

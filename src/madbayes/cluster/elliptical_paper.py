@@ -24,7 +24,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
-from madbayes._engine.threads import Run
+from madbayes._engine.threads import Run, patient
 from madbayes._estimators.fitting import Options
 from madbayes._kernels import ellipses as kernels
 from madbayes._search.number import printed_number
@@ -70,7 +70,7 @@ def objective(
 def assign(problem: Printed, now: Division) -> Division:
     """Steps 1 and 2, the number of clusters fixed."""
     labels = now.labels.copy()
-    kernels.assign(problem.Y, now.C, now.A, np.ones(now.k), np.zeros(now.k), labels)
+    patient(kernels.assign, problem.Y, now.C, now.A, np.ones(now.k), np.zeros(now.k), labels)
     labels = keep_size(labels, now, problem.least)
     return now if np.array_equal(labels, now.labels) else problem.division(labels)
 

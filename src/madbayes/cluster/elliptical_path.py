@@ -11,6 +11,7 @@ with hard assignments. So "auto" needs no more than to minimise J at this λ ove
 """
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -154,7 +155,11 @@ def find_ellipses(
     rows = np.ascontiguousarray(rows[order])
     space = Space(rows, w[order], reg_covar * nu, nu, None, most, min_cluster_size or 1)
     rng, path, penalty = options.random_state, None, 0.0
-    common = {"max_iter": options.max_iter, "effort": options.effort, "n_init": options.n_init}
+    common: dict[str, Any] = {
+        "max_iter": options.max_iter,
+        "effort": options.effort,
+        "n_init": options.n_init,
+    }
     if n_clusters is None and options.penalty == "auto":
         space = replace(space, price=information_price(rows.shape[1], float(w.sum())))
         found, path = find_number(space, rng, run, hint=options.hint, **common)

@@ -17,7 +17,7 @@ import numpy as np
 
 from madbayes._engine.rows import Rows
 from madbayes._engine.seeding import kmeans_plus_plus, squared_distances
-from madbayes._engine.threads import Run
+from madbayes._engine.threads import Run, patient
 from madbayes._kernels import ellipses as kernels
 from madbayes.cluster.elliptical_space import (
     TOL,
@@ -207,7 +207,7 @@ def finish(
         return found
     now = found[0]
     labels = np.zeros(len(space.Y), np.int64)
-    kernels.assign(space.Y, now.C, now.A, *terms(some, now), labels)
+    patient(kernels.assign, space.Y, now.C, now.A, *terms(some, now), labels)
     return search(space, space.division(labels), rng, max_iter=max_iter, effort=0.0)
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from madbayes._engine.threads import patient
 from madbayes._kernels import ellipses as kernels
 from madbayes._search.staircase import Staircase
 
@@ -125,7 +126,7 @@ def terms(space: Space, now: Division) -> tuple[np.ndarray, np.ndarray]:
 def assign(space: Space, now: Division) -> Division:
     """Every row to the cluster where it is most likely."""
     labels = now.labels.copy()
-    kernels.assign(space.Y, now.C, now.A, *terms(space, now), labels)
+    patient(kernels.assign, space.Y, now.C, now.A, *terms(space, now), labels)
     if space.price is None:
         labels = keep_size(labels, now, space.least)
     return now if np.array_equal(labels, now.labels) else space.division(labels)
@@ -149,7 +150,8 @@ def move_rows(space: Space, now: Division) -> Division:
     room = [np.zeros((free, *a.shape[1:]), a.dtype) for a in (now.C, now.W, now.N, now.A, now.L)]
     arrays = zip((now.C, now.W, now.N, now.A, now.L), room, strict=True)
     labels = now.labels.copy()
-    moved = kernels.move_rows(
+    moved = patient(
+        kernels.move_rows,
         space.Y,
         space.w,
         labels,

@@ -32,7 +32,7 @@ from madbayes._engine.dissimilarity import (
     part,
 )
 from madbayes._engine.threads import workers
-from madbayes._estimators.fitting import begin
+from madbayes._estimators.fitting import Options, begin
 from madbayes._estimators.medoids import MedoidsMixin
 from madbayes._kernels import medoids as kernels
 from madbayes.cluster.medoid_search import (
@@ -179,7 +179,6 @@ class KMedoids(MedoidsMixin):
         weight = check_weight(sample_weight, X.shape[0])
         k = check_count("n_clusters", self.n_clusters)
         options = begin(self)
-        max_iter, random_state = options.max_iter, options.random_state
         used = np.arange(X.shape[0]) if weight is None else np.flatnonzero(weight > 0)
         if k > used.size:
             of = f"n_samples={used.size}" + ("" if weight is None else " (of positive weight)")
@@ -189,28 +188,10 @@ class KMedoids(MedoidsMixin):
         self._metric_params = check_params(counted, self.metric, self.metric_params)
         with workers(self.n_jobs) as run:
             D = matrix(counted, self.metric, self._metric_params, run)
-        w = np.ones(used.size) if weight is None else weight[used]
-        check_total(D, w)
-        best: Medoids | None = None
-        for start in range(options.n_init):
-            if start == 0 and not isinstance(first, str):
-                medoids = first
-            elif start == 0 and first == "greedy":
-                medoids = grow(D, w, k)
-            else:
-                medoids = random_state.permutation(used.size)[:k]
-            if self.algorithm == "paper":
-                result = alternate(D, w, medoids, max_iter=max_iter)
-            else:
-                result = swap(D, w, medoids, max_iter=max_iter)
-            if best is None or result.objective < best.objective:
-                best = result
-        assert best is not None
-        if self.algorithm == "search":
-            best = renew(
-                D, w, best, max_iter=max_iter, effort=options.effort, random_state=random_state
-            )
-        rows = by_size(D, w, best.rows) if self.algorithm == "search" else best.rows
+            w = np.ones(used.size) if weight is None else weight[used]
+            check_total(D, w)
+            best = self._solve(D, w, k, first, options)
+            rows = by_size(D, w, best.rows) if self.algorithm == "search" else best.rows
         del D, counted
         self._store_medoids(X, used[rows])
         self.labels_, self.inertia_ = self._measure(X, weight)
@@ -229,12 +210,30 @@ class KMedoids(MedoidsMixin):
             )
         elif not best.converged:
             warnings.warn(
-                f"KMedoids did not converge in max_iter={max_iter} passes; the objective still "
+                f"KMedoids did not converge in max_iter={self.max_iter} passes; the objective still "
                 "falls. Raise max_iter.",
                 ConvergenceWarning,
                 stacklevel=2,
             )
         return self
+
+    def _solve(self, D: np.ndarray, w: np.ndarray, k: int, first: Any, options: Options) -> Medoids:
+        """The best of all starts."""
+        rng, max_iter = options.random_state, options.max_iter
+        found = []
+        for start in range(options.n_init):
+            if start == 0 and not isinstance(first, str):
+                medoids = first
+            elif start == 0 and first == "greedy":
+                medoids = grow(D, w, k)
+            else:
+                medoids = rng.permutation(len(D))[:k]
+            step = alternate if self.algorithm == "paper" else swap
+            found.append(step(D, w, medoids, max_iter=max_iter))
+        best = min(found, key=lambda one: one.objective)
+        if self.algorithm == "paper":
+            return best
+        return renew(D, w, best, max_iter=max_iter, effort=options.effort, random_state=rng)
 
     def _given_rows(self, k: int, used: np.ndarray) -> Any:
         """The rows of `init` among `used`, or its name."""

@@ -16,6 +16,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from madbayes._engine.threads import patient
 from madbayes._kernels import medoids as kernels
 from madbayes._kernels.links import gabriel_pairs, link_tests, three_nearest
 from madbayes._search.staircase import Choice, Staircase, in_words
@@ -33,7 +34,7 @@ def farthest_first(
     D: np.ndarray, weight: np.ndarray, n_clusters: int, *, strict: bool = True
 ) -> float:
     """KJ 6.1 from the best single row: how far the farthest row is from so many of them."""
-    member = int(kernels.totals(D, weight).argmin())
+    member = int(patient(kernels.totals, D, weight).argmin())
     closest = np.full(len(D), np.inf)
     for round_ in range(n_clusters):
         np.minimum(closest, D[member], out=closest)
@@ -55,7 +56,7 @@ def ladder(D: np.ndarray, weight: np.ndarray, most: int) -> list[tuple[np.ndarra
     while len(steps) < min(most, len(D)) and steps[-1][1] > 0:
         k = len(steps)
         slots = np.append(steps[-1][0], 0)
-        kernels.grow(D, weight, slots, k, k + 1, -1.0, assign(D, slots[:k])[2])
+        patient(kernels.grow, D, weight, slots, k, k + 1, -1.0, assign(D, slots[:k])[2])
         found = swap(D, weight, slots, max_iter=3)
         steps.append((found.rows, min(steps[-1][1], found.objective)))
     return steps

@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from madbayes._engine.dissimilarity import paid
+from madbayes._engine.threads import patient
 from madbayes._estimators.fitting import Options
 from madbayes._kernels import medoids as kernels
 from madbayes._search.number import between
@@ -53,9 +54,9 @@ def assign(D: np.ndarray, medoids: np.ndarray) -> tuple[np.ndarray, ...]:
 def grow(D: np.ndarray, weight: np.ndarray, cap: int, penalty: float = -1.0) -> np.ndarray:
     """1. The best single row, then always the row that saves most, if that is above `penalty`."""
     medoids = np.empty(cap, np.int64)
-    medoids[0] = kernels.totals(D, weight).argmin()
+    medoids[0] = patient(kernels.totals, D, weight).argmin()
     costs = D[medoids[0]].astype(np.float64)
-    return medoids[: kernels.grow(D, weight, medoids, 1, cap, penalty, costs)]
+    return medoids[: patient(kernels.grow, D, weight, medoids, 1, cap, penalty, costs)]
 
 
 def swap(
@@ -79,8 +80,8 @@ def swap(
     n_iter = idle = 0
     while n_iter < max_iter and idle < n:
         n_iter += 1
-        k, total, idle = kernels.sweep(
-            D, weight, slots, k, len(slots), penalty, near, second, dn, ds, idle
+        k, total, idle = patient(
+            kernels.sweep, D, weight, slots, k, len(slots), penalty, near, second, dn, ds, idle
         )
         history.append(total + penalty * k)
     return Medoids(slots[:k].copy(), history[-1], history, n_iter, idle >= n)
@@ -102,7 +103,7 @@ def renew(
     most = len(found.rows) if cap is None else cap
     if n < 3 or most < 2 or effort * WORK < n**2:
         return found
-    order = np.argsort(kernels.totals(D, weight), kind="stable")  # not that of storage
+    order = np.argsort(patient(kernels.totals, D, weight), kind="stable")  # not that of storage
     while found.converged:
         if vain >= effort * min(TRIALS + MORE * len(found.rows), WORK / n**2):
             break
@@ -188,7 +189,7 @@ def search_number(
     more = np.append(found.rows, 0)
     saved = costs.copy()
     if number < len(D):
-        kernels.grow(D, weight, more, number, number + 1, -1.0, saved)
+        patient(kernels.grow, D, weight, more, number, number + 1, -1.0, saved)
     gain = paid(weight, costs - saved)
     penalty = between(gain, float(np.min(losses)), penalty, found.objective)
     history = [value + penalty * number for value in found.history]
@@ -200,8 +201,8 @@ def by_size(D: np.ndarray, weight: np.ndarray, medoids: np.ndarray) -> np.ndarra
     """Medoids of the heaviest cluster first; among equals, whatever the order of the rows."""
     near, _, dn, _ = assign(D, medoids)
     size = np.bincount(near, weights=weight, minlength=len(medoids))
-    spread = [paid(weight[near == s], dn[near == s]) for s in range(len(medoids))]
-    reach = [paid(weight, D[m]) for m in medoids]
+    spread = np.array([paid(weight[near == s], dn[near == s]) for s in range(len(medoids))])
+    reach = np.array([paid(weight, D[m]) for m in medoids])
     return medoids[np.lexsort((reach, spread, -size))]
 
 
