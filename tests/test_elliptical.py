@@ -226,6 +226,8 @@ def test_never_more_clusters_than_allowed(algorithm):
         capped = chosen(penalty=0.1, max_clusters=most, algorithm=algorithm).fit(X)
         assert capped.n_clusters_ <= most
         assert capped.objective_ >= free.objective_
+        same = chosen(n_clusters=most, penalty=0.1, algorithm=algorithm).fit(X)
+        np.testing.assert_array_equal(same.labels_, capped.labels_)
 
 
 @pytest.mark.parametrize("options", WAYS[:3], ids=str)
@@ -303,7 +305,6 @@ def test_predict_transform_and_score():
     [
         (EllipticalMeans(61), ValueError, "n_clusters=61 must be <= n_samples=60"),
         (EllipticalMeans(2.0), TypeError, "n_clusters=2.0"),
-        (EllipticalMeans(2, penalty=3.0), ValueError, "penalty=3.0 would be ignored"),
         (EllipticalMeans(2, max_clusters=3), ValueError, "max_clusters=3 would be ignored"),
         (EllipticalMeans(penalty=-1.0), ValueError, "penalty=-1.0"),
         (EllipticalMeans(penalty=None), TypeError, "penalty=None"),

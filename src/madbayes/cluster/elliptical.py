@@ -5,11 +5,10 @@ The default (`algorithm="search"`) minimises, over all divisions of the rows,
     J = Σ_n w_n [(x_n - μ)ᵀΣ⁻¹(x_n - μ) + log|Σ| - 2 log π]                    (of x_n's cluster)
         + Σ_k [tr(ΦΣ_k⁻¹) + ν log|Σ_k| - ν (d + log|Φ/ν|)] + penalty·k
 
-- the *classification likelihood* of a Gaussian mixture (Celeux & Govaert 1992), times -2: what a
-row pays is its squared Mahalanobis distance and the logarithms of the cluster's volume and share;
-- the prior of BKJ Sup. E on the covariances (`covariance_penalty` is ν, Φ is ν·`reg_covar` times
-the variance of each column), counted from what a cluster without rows pays. It forbids collapse;
-- the papers' penalty for each cluster.
+the *classification likelihood* of a Gaussian mixture (Celeux & Govaert 1992), times -2; the prior
+of BKJ Sup. E on the covariances, which forbids collapse (`covariance_penalty` is ν, Φ is
+ν·`reg_covar` times the variance of each column), counted from what a cluster without rows pays; and
+the papers' penalty.
 
 For a division the best parameters are the means, Σ_k = (S_k + Φ)/(W_k + ν) and π_k = W_k/W.
 
@@ -52,7 +51,7 @@ class EllipticalMeans(CentersMixin):
     Parameters
     ----------
     n_clusters : int or None
-        The number of clusters, if it is known.
+        The number of clusters, if it is known. With a number as penalty: the largest allowed.
     penalty : float or "auto", default="auto"
         Without `n_clusters`: the cost of one more cluster, in the unit of squared Mahalanobis
         distances (-2 log-likelihood). "auto" takes (d(d+3)/2 + 1)·log n, the parameters of a
@@ -79,8 +78,8 @@ class EllipticalMeans(CentersMixin):
     effort : float, default=1
         For "search": so many times the usual patience.
     min_cluster_size : int or None
-        With `n_clusters`: a cluster of so many rows gives none away. None is 1, and n_features + 1
-        for "paper", where clusters would collapse.
+        With `n_clusters`: a cluster of so many different rows gives none away. None is 1, and
+        n_features + 1 for "paper", where clusters would collapse.
     max_iter : int, default=300
         Passes at most.
     random_state : int, RandomState or None
@@ -134,7 +133,7 @@ class EllipticalMeans(CentersMixin):
     >>> X = np.vstack([flat, tall + [20, 20]])
     >>> model = EllipticalMeans(random_state=0).fit(X)
     >>> model.n_clusters_, model.evidence_.strength, np.bincount(model.labels_).tolist()
-    (2, 'strong', [200, 200])
+    (2, 'strong', [201, 199])
     """
 
     def __init__(
@@ -185,12 +184,15 @@ class EllipticalMeans(CentersMixin):
             self._standardize(X[used], w, run)
             Y = self._standardized(X[used])
             solve = print_ellipses if self.algorithm == "paper" else find_ellipses
+            number = self.n_clusters if options.penalty == "auto" else None
+            if number is None:
+                options = options._replace(cap=self.n_clusters or options.cap)
             found = solve(
                 Y,
                 w,
                 options,
                 run,
-                n_clusters=self.n_clusters,
+                n_clusters=number,
                 reg_covar=float(self.reg_covar),
                 covariance_penalty=self.covariance_penalty,
                 min_cluster_size=self.min_cluster_size,
@@ -261,12 +263,11 @@ class EllipticalMeans(CentersMixin):
         k = check_count("n_clusters", self.n_clusters)
         if k > n:
             raise ValueError(f"n_clusters={k} must be <= n_samples={n}: a cluster needs a row.")
-        for name, usual in (("penalty", "auto"), ("max_clusters", None), ("n_clusters_hint", None)):
-            value = getattr(self, name)
-            if value is not usual and value != usual:
+        for name in ("max_clusters", "n_clusters_hint"):
+            if getattr(self, name) is not None:
                 raise ValueError(
-                    f"{name}={value!r} would be ignored, because n_clusters={k} says how many "
-                    "clusters there are. Give one of them (max_clusters is a limit for a penalty)."
+                    f"{name}={getattr(self, name)!r} would be ignored, because n_clusters={k} says "
+                    "how many clusters there are. Give one of them."
                 )
 
     def _check_rows(self, X: Any, reset: bool = True) -> np.ndarray:

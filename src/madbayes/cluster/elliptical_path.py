@@ -149,11 +149,17 @@ def find_ellipses(
     n, d = Y.shape
     columns = np.flatnonzero(np.ptp(Y, axis=0) > 0)  # a constant one says nothing
     rows = Y[:, columns if columns.size else [0]]
-    order = draw_order(Rows(rows), run)  # so that the order of the rows does not matter
+    # So that the order of the rows does not matter, nor whether a row is repeated or has a weight.
+    order = draw_order(Rows(rows), run)
+    rows = rows[order]
+    new = np.append(True, (rows[1:] != rows[:-1]).any(axis=1))
+    which = np.empty(n, np.int64)
+    which[order] = np.cumsum(new) - 1
     nu = 1.0 if covariance_penalty is None else float(covariance_penalty)
     most = min(n, options.cap or n) if n_clusters is None else n_clusters
-    rows = np.ascontiguousarray(rows[order])
-    space = Space(rows, w[order], reg_covar * nu, nu, None, most, min_cluster_size or 1)
+    rows = np.ascontiguousarray(rows[new])
+    weight = np.bincount(which, w)
+    space = Space(rows, weight, reg_covar * nu, nu, None, most, min_cluster_size or 1)
     rng, path, penalty = options.random_state, None, 0.0
     common: dict[str, Any] = {
         "max_iter": options.max_iter,
@@ -172,8 +178,6 @@ def find_ellipses(
     now, history, converged = found
     now = space.division(np.argsort(by_size(now.C, now.W))[now.labels])
     scale, level = terms(space, now)
-    labels = np.empty_like(now.labels)
-    labels[order] = now.labels
-    now = divide(Y, w, labels, space.phi)  # with all columns
+    now = divide(Y, w, now.labels[which], space.phi)  # with all columns
     Sigma = (now.S + space.phi * np.eye(d)) / scale[:, None, None]
     return Ellipses(now, history, converged, penalty, nu, Sigma, level, path)

@@ -32,7 +32,7 @@ from madbayes._engine.dissimilarity import (
     part,
 )
 from madbayes._engine.threads import workers
-from madbayes._estimators.fitting import Options, begin
+from madbayes._estimators.fitting import Options, begin, warn_if_unfinished
 from madbayes._estimators.medoids import MedoidsMixin
 from madbayes._kernels import medoids as kernels
 from madbayes.cluster.medoid_search import (
@@ -208,13 +208,8 @@ class KMedoids(MedoidsMixin):
                 ConvergenceWarning,
                 stacklevel=2,
             )
-        elif not best.converged:
-            warnings.warn(
-                f"KMedoids did not converge in max_iter={self.max_iter} passes; the objective still "
-                "falls. Raise max_iter.",
-                ConvergenceWarning,
-                stacklevel=2,
-            )
+        else:
+            warn_if_unfinished(self, best.converged)
         return self
 
     def _solve(self, D: np.ndarray, w: np.ndarray, k: int, first: Any, options: Options) -> Medoids:
