@@ -9,6 +9,7 @@ import argparse
 
 import cosine
 import dp_means
+import ellipses
 import features
 import graphs
 import hdp
@@ -27,6 +28,7 @@ SCRIPTS = {
     "cosine": cosine,
     "online": online,
     "medoids": medoids,
+    "ellipses": ellipses,
     "graphs": graphs,
     "kernels": kernels,
     "hdp": hdp,

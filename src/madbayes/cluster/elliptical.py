@@ -55,7 +55,7 @@ class EllipticalMeans(CentersMixin):
     penalty : float or "auto", default="auto"
         Without `n_clusters`: the cost of one more cluster, in the unit of squared Mahalanobis
         distances (-2 log-likelihood). "auto" takes (d(d+3)/2 + 1)·log n, the parameters of a
-        cluster times log n (of at least 64): the objective is then ICL, which is BIC for hard
+        cluster times log n (but at least 12.5): the objective is then ICL, which is BIC for hard
         assignments (Biernacki, Celeux & Govaert 2000). For "paper" it is a penalty at which that
         algorithm finds as many, or nearly.
     covariance_penalty : float or None

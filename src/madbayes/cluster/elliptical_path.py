@@ -35,14 +35,14 @@ from madbayes.cluster.elliptical_space import (
     terms,
 )
 
-FEW = 64  # BIC is for many rows: with fewer, pairs that happen to be close would repay less
+LEAST = 12.5  # of few rows in one column, pairs that happen to be close would repay less
 AROUND = 2  # numbers on each side of the best that are looked at
 DECISIVE = 10.0  # a difference of J, 2 log of a Bayes factor, that leaves no doubt (Kass & Raftery)
 
 
 def information_price(d: int, total: float) -> float:
     """λ of ICL: parameters of a cluster times log n."""
-    return (d * (d + 3) / 2 + 1) * float(np.log(max(total, FEW)))
+    return max((d * (d + 3) / 2 + 1) * float(np.log(max(total, 1.0))), LEAST)
 
 
 def find_number(
