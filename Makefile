@@ -1,5 +1,6 @@
 # make demo    find the clusters of the Old Faithful eruptions
 # make test    lint, then every test
+# make test-cpus  every test as other processors would run it (takes hours)
 # make lint    ruff, mypy, import-linter
 # make bench   side-by-side timings against other libraries
 #
@@ -12,7 +13,7 @@ OUT    ?= madbayes-out
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
 
-.PHONY: help demo test lint format docs bench clean
+.PHONY: help demo test test-cpus lint format docs bench clean
 .DELETE_ON_ERROR:
 
 help:
@@ -23,6 +24,9 @@ demo: $(VENV)/.installed-demo
 
 test: lint
 	$(BIN)/python -m pytest -n auto --dist worksteal
+
+test-cpus: $(VENV)/.installed-test
+	$(BIN)/python tests/cpus.py
 
 lint: $(VENV)/.installed-test
 	$(BIN)/ruff check .

@@ -204,7 +204,7 @@ def test_penalties_by_name_and_novel_rows():
     assert hinted.penalty_ == pytest.approx(penalties.farthest_first(X, 3))
     model = CollapsedDPMeans(4.0).fit([[0.0, 0.0], [0.0, 1.0], [9.0, 9.0]])
     rows = [[0.0, 0.5], [9.0, 11.0], [9.0, 11.1], [-50.0, 0.0]]
-    assert model.predict(rows, novel=True).tolist() == [0, 1, -1, -1]
+    assert model.predict(rows, novel="paper").tolist() == [0, 1, -1, -1]
     assert model.predict(rows).tolist() == [0, 1, 1, 0]
 
 

@@ -88,7 +88,7 @@ def test_stretches_blocks_threads_and_storage_change_nothing(d, monkeypatch):
 def test_novel_rows():
     model = printed(4.0).fit([[0.0, 0.0], [0.0, 1.0], [9.0, 9.0]])
     rows = [[0.0, 0.5], [9.0, 11.0], [9.0, 11.1], [-50.0, 0.0]]
-    assert model.predict(rows, novel=True).tolist() == [0, 1, -1, -1]
+    assert model.predict(rows, novel="paper").tolist() == [0, 1, -1, -1]
     assert model.predict(rows).tolist() == [0, 1, 1, 0]
 
 

@@ -153,6 +153,9 @@ def test_ctrl_c_does_not_wait_for_long_kernels(n_jobs):
         press_ctrl_c(X)
         with pytest.raises(KeyboardInterrupt), workers(n_jobs) as run:
             call(run, X)
+        for _ in range(6000):  # on a busy machine
+            if len(ended) == before:
+                time.sleep(0.01)
         assert len(ended) > before
 
 

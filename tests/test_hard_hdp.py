@@ -340,8 +340,8 @@ def test_predict_charges_for_clusters_that_the_group_does_not_use():
     assert model.predict(between, groups=[7]) == c  # a new group
     assert model.predict(between, groups=["x"]) == c
     far = [[0.0, 5.2], [100, 100], [0, 16.5]]
-    np.testing.assert_array_equal(model.predict(far, groups=[0, 0, 0], novel=True), [a, -1, -1])
-    np.testing.assert_array_equal(model.predict(far, groups=[1, 1, 1], novel=True), [c, -1, c])
+    np.testing.assert_array_equal(model.predict(far, groups=[0, 0, 0], novel="paper"), [a, -1, -1])
+    np.testing.assert_array_equal(model.predict(far, groups=[1, 1, 1], novel="paper"), [c, -1, c])
     with pytest.raises(ValueError, match="groups has shape"):
         model.predict(far, groups=[0])
 
@@ -482,7 +482,7 @@ def test_the_linear_kernel_is_hard_hdp(algorithm, offset):
     assert len(pairs) == plain.n_clusters_ == kernel.n_clusters_
     new = np.random.default_rng(1).uniform(size=(50, 2))
     match = dict(pairs)
-    for novel in (False, True):
+    for novel in (False, "paper"):
         expected = [
             match.get(p, -1) for p in plain.predict(new, groups=np.arange(50) % 13, novel=novel)
         ]

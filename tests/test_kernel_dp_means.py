@@ -286,7 +286,7 @@ def test_new_rows():
     own, other = model.labels_[0], model.labels_[-1]
     assert model.predict(rows).tolist()[:2] == [own, other]
     # The lonely row is at squared distance 1 + ‖μ‖² from each mean.
-    assert model.predict(rows, novel=True).tolist() == [own, other, -1]
+    assert model.predict(rows, novel="paper").tolist() == [own, other, -1]
     K = pairwise_kernels(rows, X, metric="rbf", gamma=0.02)
     for c in (0, 1):
         i = model.labels_ == c

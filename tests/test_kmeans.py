@@ -10,6 +10,9 @@ from sklearn.cluster import KMeans as SklearnKMeans
 from sklearn.exceptions import ConvergenceWarning
 
 from madbayes import KMeans
+from madbayes._engine.partition import Partition
+from madbayes._engine.rows import Rows
+from madbayes._engine.threads import workers
 
 
 def blobs(n, d, k, seed, spread=4.0):
@@ -192,3 +195,21 @@ def test_memory_stays_far_below_rows_times_clusters():
         KMeans(200, init=X[:200], max_iter=2, tol=0).fit(X)
     grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024
     assert grown < 400_000 * 200 * 4 / 2
+
+
+@pytest.mark.parametrize("metric", ["euclidean", "cosine"])
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int8"])
+def test_the_history_is_measured_and_never_rises(metric, dtype):
+    # Lengths of float32 rows are 1 only nearly, and rows are the first centres.
+    X = np.round(np.random.default_rng(7).normal(size=(400, 8)) * 2).astype(dtype)
+    X = X[np.abs(X).sum(axis=1) > 0]
+    history = KMeans(150, metric=metric, random_state=0, tol=0).fit(X).objective_history_
+    assert (np.diff(history) <= 0).all()
+    unit = metric == "cosine"
+    with workers(1) as run:
+        partition = Partition(Rows(X, unit=unit), None, run, unit=unit)
+        centers = partition.source.take(np.arange(150))
+        for _ in range(3):
+            partition.assign(centers)
+            centers = partition.means(centers)
+            assert partition.sse == pytest.approx(partition.measure_sse(centers), rel=1e-12)

@@ -314,7 +314,7 @@ def test_a_matrix_need_not_be_symmetric():
     new = np.random.default_rng(0).uniform(0, 40, (7, 40))
     np.testing.assert_array_equal(model.predict(new), new[:, model.medoid_indices_].argmin(axis=1))
     far = new[:, model.medoid_indices_].min(axis=1) > 20.0
-    np.testing.assert_array_equal(model.predict(new, novel=True) == -1, far)
+    np.testing.assert_array_equal(model.predict(new, novel="paper") == -1, far)
 
 
 def test_negative_by_rounding_is_zero():
@@ -360,7 +360,7 @@ def test_novel_rows_are_those_that_would_open_a_cluster():
     assert model.n_clusters_ >= 3
     distance = model.transform([[0.0, 0.0], [300.0, 300.0]]).min(axis=1)
     assert distance[0] < 8.0 < distance[1]
-    assert model.predict([[0.0, 0.0], [300.0, 300.0]], novel=True)[1] == -1
+    assert model.predict([[0.0, 0.0], [300.0, 300.0]], novel="paper")[1] == -1
     assert model.predict([[300.0, 300.0]])[0] >= 0
 
 

@@ -13,7 +13,8 @@ from reference.online import online as plain
 from sklearn.exceptions import ConvergenceWarning
 
 import madbayes.cluster.online as module
-from madbayes import KMeans, OnlineDPMeans, OnlineKMeans, penalties
+from madbayes import DPMeans, KMeans, OnlineDPMeans, OnlineKMeans, penalties
+from madbayes.cluster import online_auto
 
 
 def blobs(n, d, k, seed):
@@ -253,7 +254,7 @@ def test_cosine_is_the_plain_loop(d):
     np.testing.assert_allclose(model.transform(X) ** 2, squared, atol=1e-9)
     np.testing.assert_array_equal(model.predict(3 * X), np.argmin(squared, axis=1))
     novel = np.where(squared.min(axis=1) > 0.7, -1, model.predict(X))
-    np.testing.assert_array_equal(model.predict(X, novel=True), novel)
+    np.testing.assert_array_equal(model.predict(X, novel="paper"), novel)
     sparse = OnlineDPMeans(0.7, metric="cosine").fit(sp.csr_matrix(X))
     dense = OnlineDPMeans(0.7, metric="cosine").fit(X)
     np.testing.assert_array_equal(sparse.labels_, dense.labels_)
@@ -309,7 +310,7 @@ X = blobs(40, 3, 3, seed=0)
         (OnlineKMeans(2, half_life=9, step=0.1), "give one of them"),
         (OnlineKMeans(2, n_passes=0), "n_passes=0"),
         (OnlineKMeans(2, order="up"), "order='up'"),
-        (OnlineDPMeans(), "needs n_clusters_hint.*give penalty as a number"),
+        (OnlineDPMeans("farthest-first"), "needs n_clusters_hint"),
         (OnlineDPMeans(-1.0), "penalty=-1.0"),
         (OnlineDPMeans(1.0, max_clusters=0), "max_clusters=0"),
         (OnlineDPMeans(1.0, metric="l1"), "metric='l1'"),
@@ -360,3 +361,57 @@ def test_rows_at_once_change_nothing(monkeypatch):
     after = OnlineDPMeans(1.0, **options).fit(X)
     np.testing.assert_array_equal(before.labels_, after.labels_)
     np.testing.assert_array_equal(before.cluster_centers_, after.cluster_centers_)
+
+
+# "auto"
+
+
+def groups(n, k=5, d=3, seed=0):
+    r = np.random.default_rng(seed)
+    centers = r.uniform(-25, 25, (k, d))
+    truth = r.integers(0, k, n)
+    return centers[truth] + r.normal(size=(n, d)), truth
+
+
+def test_auto_answers_what_dp_means_would():
+    X, _ = groups(9000)
+    model = OnlineDPMeans(random_state=0)
+    for block in np.array_split(X, 9):
+        model.partial_fit(block)
+    whole = DPMeans(random_state=0).fit(X)
+    assert model.n_clusters_ == model.evidence_.n_clusters == whole.n_clusters_ == 5
+    assert -model.score(X) <= 1.01 * whole.inertia_
+    assert model.n_samples_seen_ == 9000
+    assert model.counts_.sum() == pytest.approx(9000)
+    summary = model._summary
+    assert len(summary.points) + len(summary.sample) < 9000 + 4096  # bounded, whatever comes
+    assert len(summary.sample) <= online_auto.SAMPLE
+
+
+def test_auto_keeps_the_numbers_of_old_clusters():
+    X, truth = groups(4000)
+    model = OnlineDPMeans(random_state=0)
+    model.partial_fit(X[truth < 4])
+    before = dict(zip(model.cluster_ids_.tolist(), model.cluster_centers_, strict=True))
+    assert sorted(before) == [0, 1, 2, 3]
+    model.partial_fit(X)
+    assert sorted(model.cluster_ids_.tolist()) == [0, 1, 2, 3, 4]
+    for number, center in zip(
+        model.cluster_ids_[:4].tolist(), model.cluster_centers_, strict=False
+    ):
+        assert np.linalg.norm(center - before[number]) < 1.0
+
+
+def test_auto_forgets_what_is_long_gone():
+    X, truth = groups(6000)
+    early, late = X[truth < 3][:2000], X[truth >= 3][:2000]
+    model = OnlineDPMeans(half_life=200.0, random_state=0)
+    for block in [*np.array_split(early, 4), *np.array_split(late, 8)]:
+        model.partial_fit(block)
+    assert model.n_clusters_ == 2
+    assert set(model.predict(late)) == set(model.cluster_ids_)
+
+
+def test_auto_refuses_what_it_does_not_use():
+    with pytest.raises(ValueError, match="merge_every=10 is for a penalty given as a number"):
+        OnlineDPMeans(merge_every=10).fit(np.eye(3))

@@ -8,10 +8,19 @@ import scipy.sparse as sp
 from reference.dp_means import dp_means
 from reference.farthest_first import farthest_first
 from reference.kmeans import assign, kmeans
+from sklearn.base import clone
 from sklearn.cluster import KMeans as SK
 from sklearn.exceptions import NotFittedError
 
-from madbayes import DPMeans, KMeans, penalties
+from madbayes import (
+    CollapsedDPMeans,
+    DPMeans,
+    HardHDP,
+    KernelDPMeans,
+    KMeans,
+    OnlineDPMeans,
+    penalties,
+)
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 P = {"algorithm": "paper"}
@@ -147,3 +156,33 @@ def test_rows_that_differ_by_rounding_come_to_an_end(metric, dtype):
         penalty = factor * 2 * float(eps) ** 2
         m = DPMeans(penalty, metric=metric, random_state=0).fit(X.astype(dtype))
         assert 1 <= m.n_clusters_ <= 40 and (np.diff(m.objective_history_) <= 0).all()
+
+
+CLUSTERINGS = [
+    KMeans(3, random_state=0),
+    DPMeans(random_state=0),
+    DPMeans(50.0, algorithm="paper"),
+    CollapsedDPMeans(50.0, random_state=0),
+    OnlineDPMeans(50.0),
+    KernelDPMeans(kernel="linear", random_state=0),
+    HardHDP(random_state=0),
+]
+
+
+@pytest.mark.parametrize("model", CLUSTERINGS, ids=lambda m: type(m).__name__)
+def test_at_the_ends_of_float64(model):
+    # OverflowError, ZeroDivisionError, NaN, an infinite penalty, "multiply X by inf"
+    X = np.repeat(np.random.default_rng(0).normal(size=(3, 2)) * 8, 9, axis=0)
+    X += np.random.default_rng(1).normal(size=X.shape)
+    options = {"groups": np.arange(27) % 3} if isinstance(model, HardHDP) else {}
+    fit = clone(model).fit(X * 1e149, **options)
+    assert np.isfinite(fit.objective_) and 1 <= fit.n_clusters_ <= 27
+    with pytest.raises(ValueError, match=r"overflow.*Divide X by, say, \d"):
+        clone(model).fit(X * 1e160, **options)
+    with pytest.raises(ValueError, match=r"underflow.*Multiply X by, say, \d"):
+        clone(model).fit(X * 1e-320, **options)
+    for weight in (1e-300, 1e-156, 1e156, 1e300):
+        with pytest.raises(ValueError, match="sample_weight reaches 1e"):
+            clone(model).fit(X, sample_weight=np.full(27, weight), **options)
+    few = clone(model).fit(X, sample_weight=np.r_[1e-300, np.ones(26)], **options)
+    assert np.isfinite(few.objective_) and np.isfinite(few.inertia_)

@@ -15,6 +15,7 @@ from sklearn.utils.validation import check_array, validate_data
 # Kept as they are and converted block by block; everything else becomes float64.
 DTYPES = [np.float64, np.float32, np.float16, np.uint8, np.int8, np.uint16, np.int16]
 
+HEAVIEST = 1e100  # the square of the largest weight, times squared distances, must be a number
 DENSE_VALUES = 2**28  # a CSR matrix up to this size may be made dense
 
 
@@ -79,8 +80,15 @@ def check_weight(sample_weight: Any, n: int) -> np.ndarray | None:
             f"sample_weight has a negative value ({weight.min():g} at row {weight.argmin()}); "
             "weights count rows, so they must be >= 0. A weight of 0 leaves the row out."
         )
-    if weight.max() == 0:
+    top = float(weight.max())
+    if top == 0:
         raise ValueError("sample_weight: all weights are zero, so no row is left to fit.")
+    if not 1 / HEAVIEST <= top <= HEAVIEST:
+        raise ValueError(
+            f"sample_weight reaches {top:.3g}; the largest weight must be between {1 / HEAVIEST:g} "
+            f"and {HEAVIEST:g}, or products of weights leave the range of float64. Divide the "
+            f"weights (and the penalty) by {top:.0e}."
+        )
     return weight
 
 

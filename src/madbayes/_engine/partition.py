@@ -200,7 +200,10 @@ class Partition:
         if self.unit:
             filled &= sums.any(axis=1)
             new[filled] = directions(sums[filled])
-            self._add_sse(-2.0 * float((sums[filled] * (new[filled] - centers[filled])).sum()))
+            old, now = centers[filled], new[filled]
+            longer = (now**2).sum(axis=1) - (old**2).sum(axis=1)  # first centres are rounded rows
+            change = weight[filled] @ longer - 2.0 * (sums[filled] * (now - old)).sum()
+            self._add_sse(float(change))
         else:
             new[filled] = sums[filled] / weight[filled, None]
             step2 = ((new[filled] - centers[filled]) ** 2).sum(axis=1)
@@ -418,13 +421,13 @@ def check_reach(centers: np.ndarray, frame: Frame, d: int) -> None:
     if not top < 1e307:
         raise ValueError(
             f"X and the centres are {reach:.3g} apart: the sum of squared distances would overflow "
-            f"float64. Divide both by, say, {reach:.1g}."
+            f"float64. Divide both by, say, {min(reach, 1e300):.1g}."
         )
 
 
 def power_of_two(largest: float) -> float:
     """A factor that brings `largest` near 1 and changes no digit."""
-    return float(2.0 ** -np.ceil(np.log2(largest))) if largest > 0 else 1.0
+    return float(2.0 ** min(-np.ceil(np.log2(largest)), 1000.0)) if largest > 0 else 1.0
 
 
 def check_spread(largest: float, total_weight: float, d: int) -> None:
@@ -432,6 +435,7 @@ def check_spread(largest: float, total_weight: float, d: int) -> None:
         top = np.float64(largest) ** 2 * max(total_weight, 1.0) * d
     if not np.isfinite(top) or top > 1e307:
         raise ValueError(
-            f"X spreads over {largest:.3g}: the sum of squared distances would overflow float64. "
-            f"Divide X by, say, {largest:.1g} (and the penalty by its square)."
+            f"X spreads over {largest:.3g}, and the weights add up to {total_weight:.3g}: the sum "
+            "of squared distances would overflow float64. Divide X by, say, "
+            f"{min(largest, 1e300):.1g} (and the penalty by its square)."
         )

@@ -1,4 +1,4 @@
-"""What all estimators with centres share: predict, transform, score."""
+"""What all estimators with centres share: nearest centres, transform, score."""
 
 from typing import Any
 
@@ -15,10 +15,18 @@ from madbayes._engine.checks import check_rows, check_weight, is_cosine
 from madbayes._engine.partition import Partition
 from madbayes._engine.rows import Rows, segments
 from madbayes._engine.threads import workers
-from madbayes._kernels.rows import distances_to
+from madbayes._estimators.novelty_mixin import (
+    Closest,
+    NoveltyMixin,
+    without_direction,
+    without_row,
+)
+from madbayes._kernels.rows import distances_to, row_errors
 
 
-class CentersMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, BaseEstimator):
+class CentersMixin(
+    NoveltyMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, BaseEstimator
+):
     """Estimators with `cluster_centers_`."""
 
     n_jobs: int | None
@@ -41,20 +49,22 @@ class CentersMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMix
         """Fit and return the distances of the rows of X to the centres."""
         return self.fit(X, sample_weight=sample_weight).transform(X)
 
-    def predict(self, X: Any, novel: bool = False) -> np.ndarray:
-        """The index of the nearest centre for each row of X."""
-        return self._nearest(X, penalty=self.penalty_ if novel else None)[0]
-
     def transform(self, X: Any) -> np.ndarray:
         """Euclidean distances, (n_rows, n_clusters).
 
         With ``metric="cosine"`` those of rows and centres of length 1, √(2 - 2 cos).
         """
-        check_is_fitted(self)
-        X = check_rows(self, X, reset=False)
+        X = self._new_rows(X)
+        return self._fill(X, np.sqrt, Rows(X).dtype)
+
+    def _gaps(self, X: Any) -> np.ndarray:
+        return self._fill(X, np.positive, np.dtype(np.float64))
+
+    def _fill(self, X: Any, of: Any, dtype: np.dtype) -> np.ndarray:
+        """(n_rows, n_clusters), a function of the squared distances."""
         source = Rows(X, unit=self._unit)
         centers = np.ascontiguousarray(self._exact_centers())
-        out = np.empty((source.n, centers.shape[0]), dtype=source.dtype)
+        out = np.empty((source.n, centers.shape[0]), dtype=dtype)
         with workers(self.n_jobs) as run:
 
             def partial(cut: tuple[int, int]) -> None:
@@ -68,7 +78,7 @@ class CentersMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMix
                                 "X and the centres are so far apart that squared distances "
                                 "overflow float64. Divide both by a large number."
                             )
-                        out[first : first + rows.shape[0]] = np.sqrt(squared).T
+                        out[first : first + rows.shape[0]] = of(squared).T
 
             run(partial, segments(source.n, 1))
         return out
@@ -77,24 +87,45 @@ class CentersMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMix
         """Minus the sum of squared distances to the nearest centres: larger is better."""
         return -self._nearest(X, sample_weight)[1]
 
-    def _nearest(
-        self, X: Any, sample_weight: Any = None, penalty: float | None = None
-    ) -> tuple[np.ndarray, float]:
-        """Labels (-1 where the penalty is exceeded) and the sum of squared distances."""
+    def _new_rows(self, X: Any) -> Any:
         check_is_fitted(self)
-        X = check_rows(self, X, reset=False)
-        return self._assign(X, check_weight(sample_weight, X.shape[0]), penalty)
+        return check_rows(self, X, reset=False)
 
-    def _assign(
-        self, X: Any, weight: np.ndarray | None, penalty: float | None = None
-    ) -> tuple[np.ndarray, float]:
+    def _plain_labels(self, X: Any, **how: Any) -> np.ndarray:
+        return self._nearest(X)[0]
+
+    def _closest(self, X: Any) -> Closest:
+        X = self._new_rows(X)
+        labels = self._assign(X, None)[0]
+        return Closest(labels, self._errors(X, labels), lambda rows: self._gaps(X[rows]))
+
+    def _errors(self, X: Any, labels: np.ndarray) -> np.ndarray:
+        """The squared distance of each row to the centre of its label."""
+        source, out = Rows(X, unit=self._unit), np.empty(len(labels))
+        centers = np.ascontiguousarray(self._exact_centers())
+        for a, b, block in source.blocks(0, source.n):
+            row_errors(block, labels[a:b], centers, out[a:b])
+        return out
+
+    def _held_out(
+        self, X: Any, rows: np.ndarray, label: np.ndarray, weight: np.ndarray, total: np.ndarray
+    ) -> np.ndarray:
+        d2 = self._errors(X if len(rows) == X.shape[0] else X[rows], label)
+        if self._unit:
+            return without_direction(d2, label, weight, total)
+        return without_row(d2, weight, total[label])
+
+    def _nearest(self, X: Any, sample_weight: Any = None) -> tuple[np.ndarray, float]:
+        """Labels and the sum of squared distances."""
+        X = self._new_rows(X)
+        return self._assign(X, check_weight(sample_weight, X.shape[0]))
+
+    def _assign(self, X: Any, weight: np.ndarray | None) -> tuple[np.ndarray, float]:
         """The same for rows and weights that have been checked."""
         centers = self._exact_centers()
         with workers(self.n_jobs) as run:
             partition = Partition(Rows(X, unit=self._unit), weight, run)
-            partition.assign(centers, penalty)
-            if penalty is not None:
-                partition.labels[partition.far_rows(0, X.shape[0])] = -1
+            partition.assign(centers)
         return partition.labels, partition.sse
 
     @property

@@ -1,4 +1,4 @@
-"""What the estimators in kernel space share: which kernel, predict, transform, score."""
+"""What the estimators in kernel space share: which kernel, nearest means, transform, score."""
 
 from collections.abc import Callable
 from typing import Any
@@ -18,12 +18,17 @@ from madbayes._engine.gram import HELD_ROWS, MAX_ROWS, Gram, Kernel, make_kernel
 from madbayes._engine.partition import measure_to_fit
 from madbayes._engine.rows import Rows
 from madbayes._engine.threads import Run, workers
+from madbayes._estimators.novelty_mixin import MOST_ROWS, Closest, NoveltyMixin
 from madbayes._kernels.kernel_moves import distances, nearest
 
 NEW_ROWS = 512  # new rows compared with the fitted ones at a time
+COMPARED = 2**25  # kernel values for the distances within clusters …
+LEAST_ROWS = 1024  # … but of no fewer rows than this
 
 
-class KernelMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, BaseEstimator):
+class KernelMixin(
+    NoveltyMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, BaseEstimator
+):
     """Estimators whose centres exist only through kernel values."""
 
     kernel: Any
@@ -51,29 +56,28 @@ class KernelMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixi
             return self.transform(X, diagonal=X.diagonal())
         return self.transform(X)
 
-    def predict(self, X: Any, novel: bool = False, diagonal: Any = None) -> np.ndarray:
-        """The index of the nearest mean for each row of X.
+    def predict(self, X: Any, novel: Any = False, diagonal: Any = None) -> np.ndarray:
+        """The nearest cluster of each row of X, or -1 for rows that are new.
 
         Parameters
         ----------
         X : array of shape (n_rows, n_features)
             With ``kernel="precomputed"``: kernel values of the new rows with the fitted ones.
-        novel : bool, default=False
-            -1 where the squared distance to it is more than `penalty_`: such a row would open a
-            cluster of its own.
+        novel : bool, float or "paper", default=False
+            As in `DPMeans.predict`.
         diagonal : array of shape (n_rows,), optional
             With ``kernel="precomputed"`` and `novel`: kernel values of the new rows with
             themselves. May be left out where they were all equal in `fit`.
         """
-        labels, d2 = self._nearest(X, diagonal, need_distance=novel)
-        if novel:
-            labels[d2 > self.penalty_] = -1
-        return labels
+        return self._predict(X, novel, diagonal=diagonal)
+
+    def novelty_score(self, X: Any, diagonal: Any = None) -> np.ndarray:
+        """As in `DPMeans.novelty_score`; X and `diagonal` as in `predict`."""
+        return self._score_novelty(self._closest(X, diagonal))
 
     def transform(self, X: Any, diagonal: Any = None) -> np.ndarray:
         """Distances to the means in kernel space, (n_rows, n_clusters); X as in `predict`."""
-        check_is_fitted(self)
-        X = check_rows(self, X, reset=False)
+        X = self._new_rows(X)
         out = np.empty((X.shape[0], self.n_clusters_), dtype=Rows(X).dtype)
 
         def store(cut: slice, D: np.ndarray, diagonal: np.ndarray) -> None:
@@ -168,11 +172,46 @@ class KernelMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixi
 
     # New rows
 
+    def _new_rows(self, X: Any) -> Any:
+        check_is_fitted(self)
+        return check_rows(self, X, reset=False)
+
+    def _plain_labels(self, X: Any, **how: Any) -> np.ndarray:
+        return self._nearest(X, how.get("diagonal"), need_distance=False)[0]
+
+    def _closest(self, X: Any, diagonal: Any = None) -> Closest:
+        X = self._new_rows(X)
+        labels, d2 = self._nearest(X, diagonal, need_distance=True)
+
+        def gaps(rows: np.ndarray) -> np.ndarray:
+            return self._gaps(X[rows], None if diagonal is None else np.asarray(diagonal)[rows])
+
+        return Closest(labels, np.maximum(d2, 0.0), gaps)
+
+    def _gaps(self, X: Any, diagonal: Any = None, need_distance: bool = True) -> np.ndarray:
+        """Squared distances to the means, (n_rows, n_clusters)."""
+        out = np.empty((X.shape[0], self.n_clusters_))
+
+        def store(cut: slice, D: np.ndarray, _: np.ndarray) -> None:
+            out[cut] = D
+
+        self._compare(X, diagonal, need_distance, store)
+        return out
+
+    def _fitted_gaps(self, X: Any, rows: np.ndarray) -> np.ndarray:
+        return self._gaps(X[rows], X.diagonal()[rows] if self._is_precomputed() else None)
+
+    def _calibrate_kernel(self, X: Any, sample_weight: Any) -> None:
+        """From fewer rows the more there are: each is compared with all."""
+        compared = len(self._columns if self._rows is None else self._rows)
+        weight = check_weight(sample_weight, X.shape[0])
+        most = min(MOST_ROWS, max(LEAST_ROWS, COMPARED // compared))
+        self._calibrate(X, self.labels_, weight, most=most)
+
     def _nearest(
         self, X: Any, diagonal: Any, *, need_distance: bool
     ) -> tuple[np.ndarray, np.ndarray]:
-        check_is_fitted(self)
-        X = check_rows(self, X, reset=False)
+        X = self._new_rows(X)
         labels, d2 = np.empty(X.shape[0], np.int32), np.empty(X.shape[0])
 
         def store(cut: slice, D: np.ndarray, diagonal: np.ndarray) -> None:

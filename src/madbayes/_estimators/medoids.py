@@ -10,6 +10,7 @@ from madbayes._engine.dissimilarity import Metric, check_dissimilar, paid, to_po
 from madbayes._engine.rows import Rows
 from madbayes._engine.threads import workers
 from madbayes._estimators.centers import CentersMixin
+from madbayes._estimators.novelty_mixin import NoveltyMixin
 
 
 class MedoidsMixin(CentersMixin):
@@ -23,38 +24,41 @@ class MedoidsMixin(CentersMixin):
 
         With metric="precomputed", X has the dissimilarities to all the rows of `fit`.
         """
-        check_is_fitted(self)
-        return self._to_medoids(check_dissimilar(self, X, reset=False))
+        return self._to_medoids(self._new_rows(X))
 
-    def predict(self, X: Any, novel: bool = False) -> np.ndarray:
-        """The index of the nearest medoid for each row of X.
+    _distance_power = 1.0  # what the objective adds up is the dissimilarity itself
 
-        With ``novel=True`` (and a penalty), -1 where the dissimilarity to it is more than
-        `penalty_`: such a row would open a cluster of its own.
-        """
+    def _new_rows(self, X: Any) -> Any:
         check_is_fitted(self)
-        return super().predict(X, novel)
+        return check_dissimilar(self, X, reset=False)
+
+    def _gaps(self, X: Any) -> np.ndarray:
+        return self._to_medoids(X)
+
+    _closest = NoveltyMixin._closest
+
+    def _held_out(
+        self, X: Any, rows: np.ndarray, label: np.ndarray, weight: np.ndarray, total: np.ndarray
+    ) -> np.ndarray:
+        """A medoid is where it is whether a row is there or not; the medoids themselves are not
+        held out."""
+        own = self._gaps(X[rows])[np.arange(len(rows)), label].astype(np.float64)
+        own[np.isin(rows, self.medoid_indices_)] = np.nan
+        return np.where(total[label] - weight <= 1e-12 * total[label], np.inf, own)
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
         """Minus the sum of dissimilarities to the nearest medoids: larger is better."""
         return -self._nearest(X, sample_weight)[1]
 
-    def _nearest(
-        self, X: Any, sample_weight: Any = None, penalty: float | None = None
-    ) -> tuple[np.ndarray, float]:
-        """Labels (-1 where the penalty is exceeded) and the sum of dissimilarities."""
-        check_is_fitted(self)
-        X = check_dissimilar(self, X, reset=False)
-        return self._measure(X, check_weight(sample_weight, X.shape[0]), penalty)
+    def _nearest(self, X: Any, sample_weight: Any = None) -> tuple[np.ndarray, float]:
+        """Labels and the sum of dissimilarities."""
+        X = self._new_rows(X)
+        return self._measure(X, check_weight(sample_weight, X.shape[0]))
 
-    def _measure(
-        self, X: Any, weight: np.ndarray | None, penalty: float | None = None
-    ) -> tuple[np.ndarray, float]:
+    def _measure(self, X: Any, weight: np.ndarray | None) -> tuple[np.ndarray, float]:
         D = self._to_medoids(X)
         labels = D.argmin(axis=1).astype(np.int32)
         lowest = D[np.arange(len(D)), labels].astype(np.float64)
-        if penalty is not None:
-            labels[lowest > penalty] = -1
         return labels, paid(weight, lowest)
 
     def _to_medoids(self, X: Any) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""Counting rows between neighbouring centres; the test itself is explained in `penalties.links`."""
+"""Counting rows between neighbouring centres; the test itself is explained in `cluster.links`."""
 
 import numpy as np
 
@@ -6,6 +6,55 @@ from madbayes._kernels import inner, kernel
 
 
 @kernel
+def weakest_links(D, between, order, weights, limit, window):
+    """The k - 1 weakest links that hold the centres together: z of each, ascending.
+
+    D: squared distances of rows and centres, `between`: of the centres, `order[a]`: the centres
+    from the nearest to a to the farthest; `limit` neighbours are tested for each centre.
+    """
+    k = between.shape[0]
+    joined = np.zeros((k, k), np.bool_)
+    gabriel_pairs(between, order, limit, joined)
+    count = 0
+    for a in range(k):
+        for b in range(k):
+            count += joined[a, b]
+    pairs = np.empty((count, 2), np.int64)
+    count = 0
+    for a in range(k):
+        for b in range(k):
+            if joined[a, b]:
+                pairs[count, 0], pairs[count, 1] = a, b
+                count += 1
+    return spanning_tree(k, pairs, link_tests(D, between, three_nearest(D), pairs, weights, window))
+
+
+@inner
+def spanning_tree(k, pairs, z):
+    """The lengths of the minimum spanning tree, ascending (Prim); -inf where nothing connects."""
+    length = np.full((k, k), np.inf)
+    for p in range(pairs.shape[0]):
+        a, b = pairs[p, 0], pairs[p, 1]
+        length[a, b] = length[b, a] = z[p]
+    reach, inside, tree = length[0].copy(), np.zeros(k, np.bool_), np.empty(k - 1)
+    inside[0] = True
+    for t in range(k - 1):
+        best = -1
+        for c in range(k):
+            if not inside[c] and (best < 0 or reach[c] < reach[best]):
+                best = c
+        inside[best] = True
+        tree[t] = reach[best] if reach[best] < np.inf else -np.inf
+        s = t  # by insertion, which compiles quickly
+        while s > 0 and tree[s - 1] > tree[s]:
+            tree[s - 1], tree[s] = tree[s], tree[s - 1]
+            s -= 1
+        for c in range(k):
+            reach[c] = min(reach[c], length[best, c])
+    return tree
+
+
+@inner
 def three_nearest(D):
     """Indices of the three smallest entries of each row, -1 where there are fewer columns."""
     n, k = D.shape
@@ -33,7 +82,7 @@ def three_nearest(D):
     return out
 
 
-@kernel
+@inner
 def gabriel_pairs(between, order, limit, joined):
     """Mark pairs whose midpoint has no centre nearer than the two: the `limit` nearest of each.
 
@@ -99,7 +148,7 @@ def rows_by_centre(nearest, k):
     return starts, rows
 
 
-@kernel
+@inner
 def link_tests(D, between, nearest, pairs, weights, window):
     n, k = D.shape
     starts, rows = rows_by_centre(nearest, k)

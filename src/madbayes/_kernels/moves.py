@@ -15,6 +15,7 @@ from madbayes._kernels.ward import join_cost, merge_below
 TOL = 1e-10
 MARGIN = 0.05  # a row is watched while another cluster costs at most so much more
 SWEEPS = 100
+HOPELESS = 5.0
 ROUNDS = 1000  # a guard only: every round of all moves lowers the objective
 HEAVY = 1e-4  # a cluster without a row keeps at least this share, or its mean is taken afresh
 
@@ -164,10 +165,11 @@ def shift(X, i, C, W, c, wi, unit):
 
 
 @kernel
-def move_rows(X, w, z, rows, C, W, N, penalty, cap, unit, stop):
+def move_rows(X, w, z, rows, C, W, N, penalty, cap, unit, excess, stop):
     """Hartigan's moves: each of `rows` in turn goes where J is lowest by the exact change.
 
-    A cluster of its own is one of the places. Returns the number of moves; stops after SWEEPS.
+    A cluster of its own is one of the places. Returns the number of moves; stops after SWEEPS, or
+    when what J has to fall by (`excess`) is more than HOPELESS times what the last sweep gained.
     z, C, W, N are updated; N[c] = 0 is a free slot, the last slot is scratch. A sweep of all `rows`
     notes the frontier, those for which another cluster costs at most MARGIN more than staying; only
     the frontier is swept until it rests, then all rows again, until none of them moves.
@@ -180,7 +182,7 @@ def move_rows(X, w, z, rows, C, W, N, penalty, cap, unit, stop):
     everything = True
     rest = 0.0
     for _ in range(SWEEPS):
-        now = 0
+        now, gained = 0, 0.0
         if everything:
             size = 0
         for t in range(rows.shape[0] if everything else size):
@@ -220,6 +222,7 @@ def move_rows(X, w, z, rows, C, W, N, penalty, cap, unit, stop):
             if not best < leave * (1 - TOL):
                 continue
             now += 1
+            gained += leave - best
             k += int(N[q] == 0) - int(N[p] == 1)
             if heavy:
                 copy_row(C, slots, C, p)
@@ -235,15 +238,17 @@ def move_rows(X, w, z, rows, C, W, N, penalty, cap, unit, stop):
             N[q] += 1
             z[i] = q
         moved += now
-        if now == 0 and everything:
+        excess -= gained
+        if (now == 0 and everything) or excess > HOPELESS * gained:
             break
         everything = now == 0  # the frontier rests: look at all rows again
     return moved
 
 
 @kernel
-def relax(X, w, C, penalty, cap, unit, stop):
-    """From centres C: nearest centre, then row moves and merges in turn until neither lowers J.
+def relax(X, w, C, penalty, cap, unit, limit, stop):
+    """From centres C: nearest centre, then row moves and merges in turn until neither lowers J, or
+    there is no hope to come below `limit`.
 
     Where only rounding is left, the moves may undo the merges: what does not lower J is taken back.
     Returns labels, k and J.
@@ -262,7 +267,8 @@ def relax(X, w, C, penalty, cap, unit, stop):
     lowest, best_z, best_k = np.inf, z, k
     for _ in range(ROUNDS):
         C, W, N = means(X, w, z, min(n, k + 4) + 1, unit)
-        move_rows(X, w, z, rows, C, W, N, penalty, cap, unit, stop)
+        excess = squared_error(X, w, z, C) + penalty * k - limit
+        move_rows(X, w, z, rows, C, W, N, penalty, cap, unit, excess, stop)
         k = close_gaps(z, N)
         C, W, N = means(X, w, z, k, unit)
         J = squared_error(X, w, z, C) + penalty * k

@@ -44,6 +44,13 @@ def squared_error(X, weight, labels, exact):
 
 
 @kernel
+def row_errors(X, labels, exact, out):
+    """out[i] = ‖x - c‖² of row i of X to the centre of its label."""
+    for i in range(X.shape[0]):
+        out[i] = sqdist(X, i, exact, np.int64(labels[i]))
+
+
+@kernel
 def distances_to(X, C, out):
     """out[c, i] = squared distance of row i of X to row c of C."""
     for i in range(X.shape[0]):

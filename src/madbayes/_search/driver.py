@@ -80,8 +80,10 @@ class Space(Protocol):
     def redraw(self, centers: np.ndarray, most: int, rng: np.random.RandomState) -> np.ndarray:
         """3. The centres with up to `most` of them removed, and about as many drawn anew."""
 
-    def relax(self, centers: np.ndarray) -> tuple[np.ndarray, float]:
-        """Labels and objective after the quick moves, from the nearest of these centres."""
+    def relax(self, centers: np.ndarray, limit: float = np.inf) -> tuple[np.ndarray, float]:
+        """Labels and objective after the quick moves, from the nearest of these centres.
+
+        It may give up where there is little hope to come below `limit`."""
 
     def part(self, rows: np.ndarray, cap: int) -> "Space":
         """The space of some of the rows (ascending), with at most `cap` clusters."""
@@ -277,7 +279,9 @@ def resolve(space: Any, now: Division, trials: int, rng: np.random.RandomState) 
     failed = 0
     while failed < trials:
         most = now.k if space.redraw_any and failed % 3 == 0 else REDRAW
-        labels, objective = space.relax(space.redraw(now.centers, most, rng))
+        centers = space.redraw(now.centers, most, rng)
+        spare = space.price.penalty * max(0, len(centers) - now.k)  # a merge may save it
+        labels, objective = space.relax(centers, now.objective + spare)
         failed += 1
         if objective < now.objective * (1 - 1e-9):
             new = space.division(labels)
@@ -286,13 +290,15 @@ def resolve(space: Any, now: Division, trials: int, rng: np.random.RandomState) 
     return now
 
 
-def never_rising(history: Sequence[float]) -> list[float]:
+def never_rising(history: Sequence[float], *, passes: bool = False) -> list[float]:
     """The history without what rounding raised, or lowered beyond its last value.
 
-    Sums over parts of the rows and over all of them differ in their last digits.
+    Sums over parts of the rows and over all of them differ in their last digits. `passes`: one
+    value for each, equal ones too.
     """
     lowest = np.maximum(np.minimum.accumulate(history), history[-1])
-    return [float(v) for v in lowest[np.r_[True, np.diff(lowest) < 0]]]
+    fallen = np.r_[True, (np.diff(lowest) < 0) | passes]
+    return [float(v) for v in lowest[fallen]]
 
 
 def by_size(centers: np.ndarray, weights: np.ndarray) -> np.ndarray:

@@ -192,7 +192,7 @@ class CollapsedDPMeans(CentersMixin):
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Cluster the rows of X."""
         X = dense(check_rows(self, X), "CollapsedDPMeans")
-        weight = check_weight(sample_weight, X.shape[0])
+        given = weight = check_weight(sample_weight, X.shape[0])
         options = begin(self, "auto", "farthest-first")
         check_choice("init", self.init, "ward", "one")
         path = order = None
@@ -213,6 +213,7 @@ class CollapsedDPMeans(CentersMixin):
         if path is not None:
             keep_choice(self, path, result.k, penalty)
         self._store_result(result, penalty, table.source.dtype)
+        self._calibrate(X, self.labels_, given)
         return self
 
     def _from_ward(

@@ -90,9 +90,9 @@ class DenseSpace:
     def redraw(self, centers: np.ndarray, most: int, rng: np.random.RandomState) -> np.ndarray:
         return moves.redraw_some(self.X, self.w, centers, most, rng.random_sample(3 + 2 * most))
 
-    def relax(self, centers: np.ndarray) -> tuple[np.ndarray, float]:
-        penalty, cap = self.price.penalty, self.price.cap
-        labels, _, J = patient(moves.relax, self.X, self.w, centers, penalty, cap, self.unit)
+    def relax(self, centers: np.ndarray, limit: float = np.inf) -> tuple[np.ndarray, float]:
+        rule = self.price.penalty, self.price.cap, self.unit
+        labels, _, J = patient(moves.relax, self.X, self.w, centers, *rule, limit)
         return labels, J
 
     # 1. Start
@@ -163,7 +163,7 @@ class DenseSpace:
             own, other = nearest_bounds(X, z, now.centers, self.run, frame=self.frame)
             C, W, N = moves.means(X, w, z, min(self.n, 2 * now.k + 16) + 1, unit)
             rows = moves.rows_to_watch(own, other, w, z, now.weights, N, penalty, unit)
-            if not patient(moves.move_rows, X, w, z, rows, C, W, N, penalty, cap, unit):
+            if not patient(moves.move_rows, X, w, z, rows, C, W, N, penalty, cap, unit, -np.inf):
                 return now
             new = self.division(z)
             if not new.objective < now.objective:  # only rounding is left

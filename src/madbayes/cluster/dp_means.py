@@ -29,7 +29,7 @@ from madbayes._engine.rows import Rows, restore
 from madbayes._engine.threads import Run, workers
 from madbayes._estimators.centers import CentersMixin
 from madbayes._estimators.fitting import Options, begin, keep_choice, warn_if_unfinished
-from madbayes._search.driver import search
+from madbayes._search.driver import never_rising, search
 from madbayes._search.number import printed_number, search_number
 from madbayes._search.price import per_cluster
 from madbayes._search.staircase import Staircase
@@ -114,7 +114,7 @@ def dp_means(
     if not converged:
         partition.assign(centers)
     inertia = partition.measure_sse(centers)
-    history.append(inertia + penalty * centers.shape[0])
+    history = never_rising([*history, inertia + penalty * centers.shape[0]], passes=True)
     return Clustering(partition.labels, centers, history[-1], inertia, history, n_iter, converged)
 
 
@@ -249,6 +249,7 @@ class DPMeans(CentersMixin):
         if path is not None:
             keep_choice(self, path, result.k, penalty)
         self._store_result(result, penalty, Rows(X).dtype)
+        self._calibrate(X, self.labels_, weight)
         return self
 
     def _search(

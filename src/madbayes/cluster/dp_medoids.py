@@ -160,7 +160,7 @@ class DPMedoids(MedoidsMixin):
     >>> model = DPMedoids(penalty=20.0).fit(X)
     >>> model.cluster_centers_.tolist(), model.objective_
     ([[10.0, 2.0], [1.0, 2.0], [99.0, 2.0]], 68.0)
-    >>> model.predict([[1.0, 3], [50, 2]], novel=True).tolist()
+    >>> model.predict([[1.0, 3], [50, 2]], novel="paper").tolist()
     [1, -1]
     """
 
@@ -218,6 +218,7 @@ class DPMedoids(MedoidsMixin):
         self.n_iter_ = result.n_iter
         self.converged_ = result.converged
         warn_if_unfinished(self, result.converged)
+        self._calibrate(X, self.labels_, weight)
         return self
 
     def _solve(

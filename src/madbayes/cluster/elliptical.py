@@ -32,6 +32,7 @@ from madbayes._engine.rows import Rows
 from madbayes._engine.threads import Run, workers
 from madbayes._estimators.centers import CentersMixin
 from madbayes._estimators.fitting import begin, keep_choice, warn_if_unfinished
+from madbayes._estimators.novelty_mixin import Closest, without_ellipse
 from madbayes._kernels import ellipses as kernels
 from madbayes.cluster.elliptical_paper import print_ellipses
 from madbayes.cluster.elliptical_path import find_ellipses
@@ -201,6 +202,7 @@ class EllipticalMeans(CentersMixin):
         self._store(X, w, used, found)
         if found.path is not None:
             keep_choice(self, found.path, self.n_clusters_, found.penalty)
+        self._calibrate(X, self.labels_, weight)
         return self
 
     def _store(self, X: np.ndarray, w: np.ndarray, used: np.ndarray, found: Ellipses) -> None:
@@ -227,8 +229,7 @@ class EllipticalMeans(CentersMixin):
 
     def transform(self, X: Any) -> np.ndarray:
         """Mahalanobis distances to the centres, (n_rows, n_clusters)."""
-        check_is_fitted(self)
-        X = self._check_rows(X, reset=False)
+        X = self._new_rows(X)
         return np.sqrt(self._distances(X)).astype(Rows(X).dtype, copy=False)
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
@@ -239,23 +240,39 @@ class EllipticalMeans(CentersMixin):
         """
         return -self._nearest(X, sample_weight)[1]
 
-    def _nearest(
-        self, X: Any, sample_weight: Any = None, penalty: float | None = None
-    ) -> tuple[np.ndarray, float]:
+    def _new_rows(self, X: Any) -> np.ndarray:
         check_is_fitted(self)
-        X = self._check_rows(X, reset=False)
+        return self._check_rows(X, reset=False)
+
+    def _gaps(self, X: Any) -> np.ndarray:
+        return self._distances(X)
+
+    def _closest(self, X: Any) -> Closest:
+        X = self._new_rows(X)
+        labels, d2 = self._nearest(X)[0], self._gaps(X)
+        return Closest(labels, d2[np.arange(len(d2)), labels], lambda rows: self._gaps(X[rows]))
+
+    def _held_out(
+        self, X: Any, rows: np.ndarray, label: np.ndarray, weight: np.ndarray, total: np.ndarray
+    ) -> np.ndarray:
+        """Without the row, mean and covariance change: see `without_ellipse`."""
+        d2 = self._gaps(X[rows])[np.arange(len(rows)), label]
+        return without_ellipse(d2, label, weight, total, X.shape[1])
+
+    def _nearest(self, X: Any, sample_weight: Any = None) -> tuple[np.ndarray, float]:
+        X = self._new_rows(X)
         weight = check_weight(sample_weight, X.shape[0])
         paid = self._distances(X) + self._level
         labels = paid.argmin(axis=1).astype(np.int32)
         lowest = paid[np.arange(len(paid)), labels]
-        if penalty is not None:
-            labels[lowest - self._level[labels] > penalty] = -1
         return labels, float((lowest if weight is None else weight * lowest).sum())
 
     def _check_number(self, n: int) -> None:
-        check_positive("reg_covar", self.reg_covar)
-        if self.covariance_penalty is not None:
-            check_positive("covariance_penalty", self.covariance_penalty)
+        for name in ("reg_covar", "covariance_penalty"):
+            value = getattr(self, name)
+            number = isinstance(value, Real) and not isinstance(value, bool)
+            if not (number and 0 < value < np.inf) and (name == "reg_covar" or value is not None):
+                raise ValueError(f"{name}={value!r} must be a number > 0.")
         if self.min_cluster_size is not None:
             check_count("min_cluster_size", self.min_cluster_size)
         if self.n_clusters is None:
@@ -294,9 +311,3 @@ class EllipticalMeans(CentersMixin):
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = False
         return tags
-
-
-def check_positive(name: str, value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, Real) or not 0 < float(value) < np.inf:
-        raise ValueError(f"{name}={value!r} must be a number > 0.")
-    return float(value)

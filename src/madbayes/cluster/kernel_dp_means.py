@@ -266,6 +266,7 @@ class KernelDPMeans(KernelMixin):
         self.objective_history_ = np.array(history)
         self.n_iter_ = n_iter
         self.converged_ = converged
+        self._calibrate_kernel(X, sample_weight)
         return self
 
     def _search(

@@ -17,14 +17,15 @@ from dataclasses import replace
 
 import numpy as np
 
-from madbayes._engine.checks import check_count
 from madbayes._engine.lloyd import nearest
 from madbayes._engine.threads import Run, patient
 from madbayes._kernels.moves import means
 from madbayes._kernels.ward import cut_tree, ward_tree
 from madbayes._search.staircase import Choice, Staircase, in_words, plateau
+from madbayes.cluster.halves import Half, add_up, make_halves
 from madbayes.cluster.links import LEVEL, score
-from madbayes.cluster.path import MIN_ROWS, Half
+from madbayes.cluster.path import MIN_ROWS, check_range
+from madbayes.cluster.remarks import on_hint
 
 SAMPLE_ROWS = 1024
 WIDE, OBVIOUS = 1.5, 5.0  # see docs/adr/0012
@@ -44,14 +45,19 @@ def kernel_path(
 ) -> Staircase:
     """Steps 1 to 4; the columns of F are principal axes by falling variance."""
     rng = np.random.default_rng(random_state.randint(2**31 - 1))
-    rows = rng.permutation(len(F))[:SAMPLE_ROWS]
+    k_min, most = check_range(max_clusters, n_clusters_hint)
+    rows = rng.permutation(len(F))[: max(SAMPLE_ROWS, 2 * (most or 0))]
     X, v = F[rows], w[rows]
     left, right, heights = patient(ward_tree, X, v, False)  # 1.
-    # heights[k - 2]: from k to k - 1
-    heights = np.maximum(heights[::-1], 0.0) * (w.sum() / v.sum())
-    k_min, k_max = check_range(len(heights), max_clusters, n_clusters_hint)
+    # heights[k - 2]: from k to k - 1; none beyond one cluster per row
+    heights = np.append(np.maximum(heights[::-1], 0.0) * (w.sum() / v.sum()), 0.0)
+    floor = 1e-12 * heights[0] or 1.0
+    different = 1 + int(np.count_nonzero(heights > floor))
+    hinted = n_clusters_hint is not None
+    k_max = min(different, most or different) if hinted else max(1, (len(rows) - 1) // 3)
+    k_max = min(k_max, most or 320)
+    k_min = min(k_min, k_max)
     ks = np.arange(max(k_min, 2), k_max + 1)
-    floor = 1e-12 * max(heights[0], 1e-300) if len(heights) else 1.0
     width = plateau(ks, np.maximum(heights[ks - 1], floor), np.maximum(heights[ks - 2], floor))
     order = np.argsort(-width, kind="stable")
     k, z = 1, np.zeros(0)
@@ -68,7 +74,7 @@ def kernel_path(
     support = score(z) / (k - 1) if k > 1 else 0.0
     word = in_words(support)
     obvious = k > 1 and width[k - ks[0]] >= OBVIOUS
-    numbers = range(1, min(len(heights) + 1, max(STEPS, k + 2)) + 1)
+    numbers = range(1, min(len(rows), max(STEPS, k + 2)) + 1)
     cuts = [means(X, v, cut_tree(left, right, j), j, False)[0] for j in numbers]
     path = Staircase.build(
         numbers,
@@ -85,22 +91,9 @@ def kernel_path(
         runners_up=tuple((int(ks[i]), float(width[i])) for i in order[:5] if ks[i] != k),
         score=float(width[k - ks[0]]) if k > 1 else 0.0,
         confirmed=float(np.mean(z > LEVEL)) if k > 1 else 0.0,
+        remarks=on_hint(k, n_clusters_hint, max_clusters),
     )
     return replace(path, choice=choice)
-
-
-def check_range(
-    merges: int, max_clusters: int | None, n_clusters_hint: int | None
-) -> tuple[int, int]:
-    """The numbers of clusters to choose from."""
-    k_min, k_max = 1, max(1, min(merges // 3, 320))
-    if n_clusters_hint is not None:
-        hint = check_count("n_clusters_hint", n_clusters_hint)
-        k_max = min(merges, hint + max(1, hint // 2))
-        k_min = min(k_max, max(1, min(int(hint / 1.5), hint - 1)))
-    if max_clusters is not None:
-        k_max = min(k_max, max_clusters)
-    return min(k_min, k_max), k_max
 
 
 def middle_of(path: Staircase, k: int, floor: float, F: np.ndarray, w: np.ndarray) -> float:
@@ -124,19 +117,16 @@ def held_out_links(
     X: np.ndarray, w: np.ndarray, k: int, rng: np.random.Generator, run: Run
 ) -> np.ndarray:
     """3. The k - 1 weakest links of divisions of one half, tested on the other, and averaged."""
+    if len(X) < MIN_ROWS:
+        return np.full(k - 1, -np.inf)
     Z = np.ascontiguousarray(X[:, : max(10, k + 5)])
     h = len(Z) // 2
-    parts = []
-    for _ in range(CUTS):
-        order = rng.permutation(len(Z))
-        parts += [(order[:h], order[h : 2 * h]), (order[h : 2 * h], order[:h])]
-    seeds = rng.random((len(parts), max(min(h // 2, 6 * k), min(h, k))))
+    halves = make_halves(Z, w, max(min(h // 2, 6 * k), min(h, k)), CUTS, rng, run)
 
-    def test(job: tuple[tuple[np.ndarray, np.ndarray], np.ndarray]) -> np.ndarray:
-        (mine, other), uniforms = job
-        half = Half(Z[mine], w[mine], Z[other], w[other], uniforms)
-        return np.sort(half.links(min(k, len(half.small))))
+    def test(half: Half) -> np.ndarray:
+        z = np.full(k - 1, -np.inf)
+        found = half.links(min(k, len(half.small)))
+        z[len(z) - len(found) :] = found
+        return z
 
-    found = run(test, zip(parts, seeds, strict=True))
-    z = sum(np.r_[np.full(k - 1 - len(f), -np.inf), f] for f in found)
-    return z * np.sqrt(2) / len(parts)
+    return add_up(run(test, halves))

@@ -33,7 +33,7 @@ from madbayes._engine.seeding import kmeans_plus_plus, random_rows, squared_dist
 from madbayes._engine.threads import Run, workers
 from madbayes._estimators.centers import CentersMixin
 from madbayes._estimators.fitting import Options, begin
-from madbayes._search.driver import search
+from madbayes._search.driver import never_rising, search
 from madbayes._search.price import fixed
 from madbayes.cluster.table import DENSE_VALUES, Table
 
@@ -130,7 +130,7 @@ def lloyd(
     if not converged:
         assign(partition, centers)
     inertia = partition.measure_sse(centers)
-    history.append(inertia)
+    history = never_rising([*history, inertia], passes=True)
     return KMeansResult(partition.labels, centers, inertia, history, n_iter, converged)
 
 
@@ -256,6 +256,7 @@ class KMeans(CentersMixin):
         self.n_clusters_ = k
         self.n_iter_ = best.n_iter
         self.converged_ = best.converged
+        self._calibrate(X, self.labels_, weight)
         return self
 
     def _count_starts(self) -> int:

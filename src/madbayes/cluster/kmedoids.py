@@ -210,6 +210,7 @@ class KMedoids(MedoidsMixin):
             )
         else:
             warn_if_unfinished(self, best.converged)
+        self._calibrate(X, self.labels_, weight)
         return self
 
     def _solve(self, D: np.ndarray, w: np.ndarray, k: int, first: Any, options: Options) -> Medoids:

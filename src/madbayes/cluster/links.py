@@ -28,58 +28,48 @@ whether one cluster should be split: the top of the tree often looks unimodal al
 exist below it. Here all levels are scored and the best taken. Held-out rows as in PG-means' spirit.
 """
 
+from typing import Any
+
 import numpy as np
 
-from madbayes._kernels.links import gabriel_pairs, link_tests, three_nearest
+from madbayes._kernels.links import weakest_links
+from madbayes._kernels.lloyd import all_pairs
 
 LEVEL = 1.6448536269514722  # one-sided 5 % point of the normal law
 WINDOW = 0.45  # width of the counting windows, in units of the distance between the sides
 NEIGHBOURS = 5  # Gabriel neighbours tested per centre
+FEW = (
+    2**16
+)  # products of rows, centres and columns that plain loops do sooner than a matrix product
 
 
-def squared_distances(X: np.ndarray, centers: np.ndarray) -> np.ndarray:
-    """‖x - c‖² for all pairs, by one matrix product; X should be centred."""
-    D = X @ (-2.0 * centers.T)
-    D += np.einsum("ij,ij->i", centers, centers)
-    D += np.einsum("ij,ij->i", X, X)[:, None]
+def squared_distances(X: Any, centers: Any) -> np.ndarray:
+    """‖x - c‖² for all pairs, by one matrix product; X (dense or CSR) should be centred."""
+    if not isinstance(X, np.ndarray):
+        D = (X @ (-2.0 * centers.T)).toarray()
+        lengths = [np.asarray(A.multiply(A).sum(axis=1)).ravel() for A in (X, centers)]
+    elif X.size * len(centers) <= FEW:
+        return all_pairs(X, centers)
+    else:
+        D = X @ (-2.0 * centers.T)
+        lengths = [np.einsum("ij,ij->i", A, A) for A in (X, centers)]
+    D += lengths[1]
+    D += lengths[0][:, None]
     return np.maximum(D, 0.0, out=D)
 
 
 def link_strengths(X: np.ndarray, weights: np.ndarray, centers: np.ndarray) -> np.ndarray:
     """The weakest links that hold the centres together, tested on the rows X: k-1 values of z."""
-    k = len(centers)
-    if k < 2:
+    if len(centers) < 2:
         return np.zeros(0)
     between = squared_distances(centers, centers)
     between = (between + between.T) / 2
     np.fill_diagonal(between, 0.0)
+    order = np.argsort(between, axis=1, kind="stable")
     D = squared_distances(X, centers)
-    joined = np.zeros((k, k), bool)
-    gabriel_pairs(between, np.argsort(between, axis=1, kind="stable"), NEIGHBOURS, joined)
-    pairs = np.ascontiguousarray(np.argwhere(joined))
-    z = link_tests(D, between, three_nearest(D), pairs, weights, WINDOW)
-    return spanning_tree(k, pairs, z)
+    return weakest_links(D, between, order, weights, NEIGHBOURS, WINDOW)
 
 
 def score(z: np.ndarray) -> float:
     """Sum of the votes of the links: 0 for k = 1, k - 1 for k clusters beyond doubt."""
     return float(np.clip(z / LEVEL - 1.0, -1.0, 1.0).sum())
-
-
-def spanning_tree(k: int, pairs: np.ndarray, z: np.ndarray) -> np.ndarray:
-    """Lengths of the minimum spanning tree (Kruskal); the Gabriel graph is connected."""
-    root = np.arange(k)
-
-    def find(i: int) -> int:
-        while root[i] != i:
-            root[i] = root[root[i]]
-            i = root[i]
-        return i
-
-    tree = []
-    for e in np.argsort(z, kind="stable"):
-        a, b = find(pairs[e, 0]), find(pairs[e, 1])
-        if a != b:
-            root[a] = b
-            tree.append(z[e])
-    return np.array(tree + [-np.inf] * (k - 1 - len(tree)))

@@ -18,9 +18,9 @@ import numpy as np
 
 from madbayes._engine.threads import patient
 from madbayes._kernels import medoids as kernels
-from madbayes._kernels.links import gabriel_pairs, link_tests, three_nearest
+from madbayes._kernels.links import weakest_links
 from madbayes._search.staircase import Choice, Staircase, in_words
-from madbayes.cluster.links import LEVEL, NEIGHBOURS, WINDOW, score, spanning_tree
+from madbayes.cluster.links import LEVEL, NEIGHBOURS, WINDOW, score
 from madbayes.cluster.medoid_search import assign, grow, paid, swap
 
 SAMPLE = 2000  # rows that "auto" looks at
@@ -71,11 +71,8 @@ def links(
     between = (between + between.T) / 2
     np.fill_diagonal(between, 0.0)
     to = np.ascontiguousarray(D[np.ix_(medoids, held)].T, dtype=np.float64) ** power
-    joined = np.zeros((len(medoids), len(medoids)), bool)
-    gabriel_pairs(between, np.argsort(between, axis=1, kind="stable"), NEIGHBOURS, joined)
-    pairs = np.ascontiguousarray(np.argwhere(joined))
-    z = link_tests(to, between, three_nearest(to), pairs, weight[held], WINDOW)
-    return spanning_tree(len(medoids), pairs, z)
+    order = np.argsort(between, axis=1, kind="stable")
+    return weakest_links(to, between, order, weight[held], NEIGHBOURS, WINDOW)
 
 
 def votes(

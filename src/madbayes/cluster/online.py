@@ -33,6 +33,7 @@ from madbayes._engine.checks import (
     weight_of_directions,
 )
 from madbayes._engine.partition import NO_WEIGHT, check_reach, measure_to_fit, power_of_two
+from madbayes._engine.reservoir import ROWS, Reservoir
 from madbayes._engine.rows import COPY_VALUES, DIRECT_COLUMNS, Rows
 from madbayes._engine.threads import patient, workers
 from madbayes._estimators.centers import CentersMixin
@@ -65,6 +66,7 @@ class Stream:
     weights: np.ndarray  # at the time of `last`
     last: np.ndarray  # the row that the cluster got last
     ids: np.ndarray
+    sample: Reservoir  # of the rows
     k: int = 0
     seen: int = 0  # rows of positive weight
     opened: int = 0  # clusters ever: the next id
@@ -72,7 +74,8 @@ class Stream:
     @classmethod
     def empty(cls, room: int, d: int) -> "Stream":
         C, M, low = (np.zeros((room, d)) for _ in range(3))
-        return cls(C, M, low, np.zeros(room), np.zeros(room, np.int64), np.zeros(room, np.int64))
+        last, ids = np.zeros(room, np.int64), np.zeros(room, np.int64)
+        return cls(C, M, low, np.zeros(room), last, ids, Reservoir.empty(d))
 
     def arrange(self, keep: Any, room: int) -> None:
         """Only the clusters `keep`, in that order, in arrays with room for so many."""
@@ -229,8 +232,10 @@ class OnlineMixin(CentersMixin, ABC):
             permutation = random_state.permutation(X.shape[0]) if shuffled else None
             self._follow(stream, X, weight, permutation)
         self._publish(stream, X)
-        self.labels_, self.inertia_ = self._label(X, weight)
-        self.objective_ = self.inertia_ + self._price()
+        places, self.inertia_ = self._assign(X, weight)
+        self.labels_ = self._names(places).astype(np.int32)
+        self._store_history()
+        self._calibrate_stream(X, places, weight)
         return self
 
     def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
@@ -245,10 +250,16 @@ class OnlineMixin(CentersMixin, ABC):
         self._publish(stream, X)
         early = np.flatnonzero(labels < 0)  # rows of weight 0 before the first cluster
         if early.size:
-            labels[early] = self._label(X[early], None)[0]
-        self.labels_, self.inertia_ = labels, error
-        self.objective_ = error + self._price()
+            labels[early] = self._names(self._assign(X[early], None)[0])
+        self.labels_, self.inertia_ = labels.astype(np.int32), error
+        self._store_history()
         return self
+
+    def _store_history(self) -> None:
+        """Rows pass by: there is one objective, that of the end."""
+        self.objective_ = self.inertia_ + self._price()
+        self.objective_history_ = np.array([self.objective_])
+        self.n_iter_, self.converged_ = int(self.n_passes), True
 
     def _check_size(self, n: int) -> None:
         """Are n rows enough for `fit`?"""
@@ -268,8 +279,22 @@ class OnlineMixin(CentersMixin, ABC):
         """What the clusters cost, besides the squared error."""
         return 0.0
 
-    def _label(self, X: Any, weight: np.ndarray | None) -> tuple[np.ndarray, float]:
-        return self._assign(X, weight)
+    def _names(self, places: np.ndarray) -> np.ndarray:
+        """The labels of clusters, by their places in `cluster_centers_`."""
+        return places
+
+    def _novelty_table(self) -> tuple[np.ndarray, np.ndarray]:
+        """After `partial_fit`: made when it is asked for, from the sample of the stream."""
+        if not hasattr(self, "novelty_quantiles_"):
+            sample = self._stream.sample
+            rows, weight = sample.rows[: sample.held], sample.weight[: sample.held]
+            self._calibrate_stream(rows, self._assign(rows, None)[0], weight)
+        return super()._novelty_table()
+
+    def _calibrate_stream(self, X: Any, places: np.ndarray, weight: np.ndarray | None) -> None:
+        w = np.ones(len(places)) if weight is None else weight
+        here = np.bincount(places, w, minlength=self.n_clusters_)
+        self._calibrate(X, places, weight, total=np.maximum(self.counts_, here))
 
     def _follow(
         self,
@@ -294,6 +319,8 @@ class OnlineMixin(CentersMixin, ABC):
                     rows = block[first - a : last - a]
                     rows = np.ascontiguousarray(rows, np.float64)
                     rows.flags.writeable = False
+                    recent = rule.half_life or (ROWS if rule.step else 0.0)
+                    stream.sample.add(rows, weight[first:last], stream.seen, recent)
                     part = follow(stream, rows, weight[first:last], rule, **options)
                     labels[first:last] = part[0]
                     error += part[1]
@@ -333,3 +360,4 @@ class OnlineMixin(CentersMixin, ABC):
         self.counts_ = stream.decayed(self._rule().half_life, stream.seen)
         self.n_clusters_ = k
         self.n_samples_seen_ = stream.seen
+        self.__dict__.pop("novelty_quantiles_", None)  # of the clusters before

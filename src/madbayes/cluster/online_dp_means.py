@@ -1,15 +1,25 @@
 """DP-means of a stream (PRML Eq. 9.5; KJ Algorithm 1): the estimator. `online` has the steps."""
 
-from typing import Any
+from typing import Any, Literal, Self
 
 import numpy as np
-from sklearn.utils.validation import check_is_fitted
 
-from madbayes._engine.checks import check_count, check_hint, check_penalty
-from madbayes._engine.rows import Rows
+from madbayes._engine.checks import (
+    check_count,
+    check_hint,
+    check_penalty,
+    check_rows,
+    check_weight,
+    weight_of_directions,
+)
+from madbayes._engine.lloyd import nearest
+from madbayes._engine.partition import measure_to_fit
+from madbayes._engine.rows import COPY_VALUES, Rows
 from madbayes._engine.threads import workers
+from madbayes._estimators.fitting import AUTOMATIC, Options, begin, keep_choice
 from madbayes.cluster.farthest import largest_gap
 from madbayes.cluster.online import OnlineMixin, Rule, Stream
+from madbayes.cluster.online_auto import Summary, add_rows, is_due, refresh
 
 OR_A_NUMBER = " Or give penalty as a number: the square of how far a row may be from a centre."
 
@@ -18,19 +28,22 @@ class OnlineDPMeans(OnlineMixin):
     """DP-means of a stream: a row that is too far from every centre opens a cluster.
 
     Use it for rows that arrive over time when the number of clusters is not known and old clusters
-    must keep their numbers. A cluster is opened where **one row** is farther than √`penalty` from
-    every centre: think of `penalty` as the square of a radius. That is another scale than in
-    `DPMeans`, whose search opens what a whole group of rows repays; for a table that fits into
-    memory that one is better.
+    must keep their numbers. By default (``penalty="auto"``) it is what `DPMeans` would answer on
+    all rows so far, from a bounded summary of them, which is brought up to date as rows come.
+
+    With a number as penalty it is the plain rule of the papers, row by row: a cluster is opened
+    where **one row** is farther than √`penalty` from every centre, so think of `penalty` as the
+    square of a radius. That is another scale than in `DPMeans`, whose search opens what a whole
+    group of rows repays.
 
     Parameters
     ----------
-    penalty : float or "farthest-first", default="farthest-first"
-        A row of weight w opens a cluster where w times its squared distance to the nearest centre
-        is more than this. "farthest-first" derives it from `n_clusters_hint` and the rows of `fit`,
-        or of the first block (KJ 6.1).
+    penalty : float, "auto" or "farthest-first", default="auto"
+        "auto": see Notes. A number: a row of weight w opens a cluster where w times its squared
+        distance to the nearest centre is more than this. "farthest-first" derives it from
+        `n_clusters_hint` and the rows of `fit`, or of the first block (KJ 6.1).
     n_clusters_hint : int or None
-        A rough number of clusters, for "farthest-first".
+        A rough number of clusters, for "auto" and "farthest-first".
     max_clusters : int or None
         Never more clusters than this: then every row goes to the nearest. It bounds the memory.
     metric : {"euclidean", "cosine"}, default="euclidean"
@@ -38,17 +51,22 @@ class OnlineDPMeans(OnlineMixin):
         the squared distance is 2(1 - cos). So `penalty` lies between 0 and 4 (spherical k-means,
         Dhillon & Modha 2001; DP-vMF-means, Straub et al. 2015). Rows of zeros are left out, with a
         warning.
+    effort : float, default=1
+        For "auto": so many times the usual patience of the search.
     step : "mean" or float in (0, 1], default="mean"
-        How far a centre moves towards a row. "mean" is w/W, the row's share in the weight of its
-        cluster: the centre is the mean of the rows that came to it. A constant follows a drifting
-        stream; a row of weight w moves the centre as w equal rows would.
+        Not for "auto": how far a centre moves towards a row. "mean" is w/W, the row's share in the
+        weight of its cluster: the centre is the mean of the rows that came to it. A constant
+        follows a drifting stream; a row of weight w moves the centre as w equal rows would.
     half_life : float or None
-        With ``step="mean"``: after so many rows of the stream, a row counts half in its centre.
+        With ``step="mean"``: after so many rows of the stream, a row counts half in its centre;
+        with "auto", half in everything.
     merge_every : int or None
-        Every so many rows, merge clusters while this costs less squared error than the penalty it
-        saves (with the weights in `counts_`). The older one keeps its number. Not for the cosine.
+        Not for "auto": every so many rows, merge clusters while this costs less squared error than
+        the penalty it saves (with the weights in `counts_`). The older one keeps its number. Not
+        for the cosine.
     forget_after : int or None
-        Forget a cluster that got none of the last so many rows. Its number is not used again.
+        Not for "auto": forget a cluster that got none of the last so many rows. Its number is not
+        used again.
     n_passes : int, default=1
         For `fit`: how often the rows pass by.
     order : {"given", "random"}, default="given"
@@ -70,6 +88,8 @@ class OnlineDPMeans(OnlineMixin):
     n_samples_seen_ : int
         Rows of positive weight so far.
     penalty_ : float
+    evidence_, path_ : penalties.Choice, penalties.Staircase
+        With "auto": how many clusters and how sure, as of the last time it was asked.
     labels_ : array of shape (n_rows,)
         After `fit` the nearest centre in the end; after `partial_fit` the cluster that each row of
         the block went to on arrival, even if that is gone since.
@@ -82,10 +102,16 @@ class OnlineDPMeans(OnlineMixin):
 
     Notes
     -----
-    The result is the same to the bit however the rows are cut into blocks (with "farthest-first",
-    given the same first block), and for a model that was pickled on the way. It depends on the
-    order of the rows. Memory grows with the clusters, not with the stream; a CSR block is made
-    dense part by part.
+    *"auto"* keeps a sample of 8,192 rows, at most 4,096 rows that wait, and 512 small clusters (16
+    for each cluster, if that is more), whatever the length of the stream. The sample tells how many
+    clusters there are; the small clusters, with their weights, where. It is asked again whenever
+    the rows have doubled (with `half_life`: after half of it), at the end of a block, and `fit`
+    asks at the end. `labels_` of a block are the nearest clusters at its end.
+
+    With a number the result is the same to the bit however the rows are cut into blocks (with
+    "farthest-first", given the same first block), and for a model that was pickled on the way. It
+    depends on the order of the rows. Memory grows with the clusters, not with the stream; a CSR
+    block is made dense part by part.
 
     Examples
     --------
@@ -96,18 +122,19 @@ class OnlineDPMeans(OnlineMixin):
     [0, 0, 1]
     >>> model.partial_fit([[22.0], [50.0]]).cluster_centers_.ravel().tolist()
     [0.5, 21.0, 50.0]
-    >>> model.predict([[2.0], [30.0]], novel=True).tolist()
+    >>> model.predict([[2.0], [30.0]], novel="paper").tolist()
     [0, -1]
     """
 
     def __init__(
         self,
-        penalty: float | str = "farthest-first",
+        penalty: float | Literal["auto", "farthest-first"] = "auto",
         *,
         n_clusters_hint: int | None = None,
         max_clusters: int | None = None,
-        metric: str = "euclidean",
-        step: float | str = "mean",
+        metric: Literal["euclidean", "cosine"] = "euclidean",
+        effort: float = 1.0,
+        step: float | Literal["mean"] = "mean",
         half_life: float | None = None,
         merge_every: int | None = None,
         forget_after: int | None = None,
@@ -120,6 +147,7 @@ class OnlineDPMeans(OnlineMixin):
         self.n_clusters_hint = n_clusters_hint
         self.max_clusters = max_clusters
         self.metric = metric
+        self.effort = effort
         self.step = step
         self.half_life = half_life
         self.merge_every = merge_every
@@ -129,22 +157,100 @@ class OnlineDPMeans(OnlineMixin):
         self.random_state = random_state
         self.n_jobs = n_jobs
 
-    def predict(self, X: Any, novel: bool = False) -> np.ndarray:
-        """The number (`cluster_ids_`) of the nearest centre for each row of X.
+    def _predict(self, X: Any, novel: Any, **how: Any) -> np.ndarray:
+        return self._names(super()._predict(X, novel, **how))
 
-        With ``novel=True``, -1 where the squared distance to it is more than `penalty_`: such a row
-        would open a cluster.
-        """
-        check_is_fitted(self)
-        places = self._nearest(X, penalty=self.penalty_ if novel else None)[0]
+    def _names(self, places: np.ndarray) -> np.ndarray:
         return np.where(places < 0, -1, self.cluster_ids_[places])
 
-    def _label(self, X: Any, weight: np.ndarray | None) -> tuple[np.ndarray, float]:
-        places, error = self._assign(X, weight)
-        return self.cluster_ids_[places], error
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+        """Start afresh and let the rows of X pass by, `n_passes` times."""
+        options = begin(self, "auto", "farthest-first")
+        if options.penalty != "auto":
+            self.__dict__.pop("_summary", None)
+            return super().fit(X, sample_weight=sample_weight)
+        for name in ("_stream", "_summary"):
+            self.__dict__.pop(name, None)
+        X = check_rows(self, X)
+        weight = self._checked_weight(X, sample_weight)
+        for _ in range(check_count("n_passes", self.n_passes)):
+            order = np.arange(X.shape[0])
+            if self.order == "random":
+                order = options.random_state.permutation(X.shape[0])
+            self._take_in(X, weight, order, options)
+        self._bring_up_to_date(options, X)
+        return self._finish(X, weight)
+
+    def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+        """Let the rows of X pass by, after those of the calls before."""
+        if self.penalty != "auto":
+            return super().partial_fit(X, sample_weight=sample_weight)
+        first = not hasattr(self, "_summary")
+        kept = {name: vars(self)[name] for name in AUTOMATIC if name in vars(self)}
+        options = begin(self, "auto", "farthest-first")
+        self.__dict__.update(kept)
+        X = check_rows(self, X, reset=first)
+        weight = self._checked_weight(X, sample_weight)
+        self._take_in(X, weight, np.arange(X.shape[0]), options)
+        if is_due(self._summary) or first:
+            self._bring_up_to_date(options, X)
+        else:
+            self._publish_summary(X)
+        return self._finish(X, weight)
+
+    # "auto"
+
+    def _checked_weight(self, X: Any, sample_weight: Any) -> np.ndarray:
+        weight = check_weight(sample_weight, X.shape[0])
+        if self._unit:
+            weight = weight_of_directions(X, weight)
+        for name, default in (("step", "mean"), ("merge_every", None), ("forget_after", None)):
+            if getattr(self, name) != default:
+                raise ValueError(
+                    f"{name}={getattr(self, name)!r} is for a penalty given as a number; with "
+                    "penalty='auto' use half_life to follow a stream that changes."
+                )
+        return np.ones(X.shape[0]) if weight is None else weight
+
+    def _take_in(self, X: Any, weight: np.ndarray, order: np.ndarray, options: Options) -> None:
+        if not hasattr(self, "_summary"):
+            seed = np.random.RandomState(options.random_state.randint(2**31 - 1))
+            self._summary = Summary(X.shape[1], self._unit, self._steps()[1], seed)
+        source, order = Rows(X, unit=self._unit), order[weight[order] > 0]
+        step = max(16, COPY_VALUES // source.d)
+        with workers(self.n_jobs) as run:
+            measure_to_fit(source, weight, run)  # complains about values that cannot be squared
+            for a in range(0, len(order), step):
+                rows = order[a : a + step]
+                add_rows(self._summary, source.take(rows), weight[rows], run)
+
+    def _bring_up_to_date(self, options: Options, X: Any) -> None:
+        with workers(self.n_jobs) as run:
+            path, self.penalty_, _ = refresh(
+                self._summary, options.cap, options.hint, options.effort, run
+            )
+        keep_choice(self, path, len(self._summary.centers), self.penalty_)
+        self._publish_summary(X)
+
+    def _publish_summary(self, X: Any) -> None:
+        summary = self._summary
+        self._store_centers(summary.centers.copy(), Rows(X).dtype)
+        self.cluster_ids_ = summary.ids.copy()
+        self.n_clusters_ = len(summary.centers)
+        self.n_samples_seen_ = summary.seen
+        with workers(1) as run:
+            labels = nearest(summary.points, summary.centers, run)
+        self.counts_ = np.bincount(labels, summary.weights, minlength=self.n_clusters_)
+        self._calibrate_stream(summary.sample, self._assign(summary.sample, None)[0], None)
+
+    def _finish(self, X: Any, weight: np.ndarray) -> Self:
+        places, self.inertia_ = self._assign(X, weight)
+        self.labels_ = self._names(places).astype(np.int32)
+        self._store_history()
+        return self
 
     def _begin(self, X: Any, weight: np.ndarray | None, stream: Stream | None = None) -> Stream:
-        penalty = check_penalty(self.penalty, "farthest-first")
+        penalty = check_penalty(self.penalty, "auto", "farthest-first")
         if self._unit and self.merge_every is not None:
             raise ValueError(
                 f"merge_every={self.merge_every!r} merges by squared error, which metric='cosine' "

@@ -122,7 +122,7 @@ class SparseSpace:
             mass = np.minimum(mass, np.maximum(gap2, 0.0))
         return np.vstack([centers, self.X[seeds].toarray()])
 
-    def relax(self, centers: np.ndarray) -> tuple[np.ndarray, float]:
+    def relax(self, centers: np.ndarray, limit: float = np.inf) -> tuple[np.ndarray, float]:
         now = self.settle(centers)
         while True:
             before = now

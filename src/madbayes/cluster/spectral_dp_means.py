@@ -269,6 +269,8 @@ class SpectralDPMeans(KernelMixin):
             keep_choice(self, path, self.n_clusters_, self.penalty_)
         self.gap_ = max(self.objective_ - self.relaxed_bound_, 0.0) / abs(self.objective_)
         self.n_iter_, self.converged_ = len(self.objective_history_), True
+        if not self._is_graph():
+            self._calibrate_kernel(X, sample_weight)
         return self
 
     def _fit_rows(

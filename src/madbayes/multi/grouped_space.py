@@ -80,7 +80,7 @@ class GroupedSpace:
     def settle(self, centers: np.ndarray) -> Division:
         return self.division(self.relax(centers)[0])
 
-    def relax(self, centers: np.ndarray) -> tuple[np.ndarray, float]:
+    def relax(self, centers: np.ndarray, limit: float = np.inf) -> tuple[np.ndarray, float]:
         z, k = hdp.nearest_centers(self.X, centers)
         k, F = patient(hdp.descend, self.X, self.w, self.start, z, k, *self.penalties)
         return z, F

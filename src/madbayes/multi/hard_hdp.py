@@ -17,6 +17,7 @@ from madbayes._engine.rows import Rows
 from madbayes._engine.seeding import squared_distances
 from madbayes._engine.threads import workers
 from madbayes._estimators.centers import CentersMixin
+from madbayes._estimators.novelty_mixin import Closest
 from madbayes.multi.sharing import SharedClusters
 
 
@@ -132,6 +133,7 @@ class HardHDP(SharedClusters, CentersMixin):
                 gaps = self._distances(X[left_out])(0, left_out.size).T
                 labels[left_out] = self._nearest_of_group(gaps, found.code[left_out])
         self._store_labels(labels, found)
+        self._calibrate(X, self.labels_, weight)
         return self
 
     def fit_predict(
@@ -150,19 +152,30 @@ class HardHDP(SharedClusters, CentersMixin):
         """Euclidean distances, (n_rows, n_clusters)."""
         return super().transform(gather(X, None)[0])
 
-    def predict(self, X: Any, novel: bool = False, groups: Any = None) -> np.ndarray:
+    def predict(self, X: Any, novel: Any = False, groups: Any = None) -> np.ndarray:
         """The cluster of each row of X: the least squared distance, `penalty_local_` added for
         clusters that the group of the row does not use.
 
         Rows of groups that were not there in `fit` (or all rows, without `groups`) get the nearest
-        cluster. With ``novel=True``, -1 where even the cheapest costs more than `penalty_local_` +
-        `penalty_global_`: such a row would open a cluster of its own. Rows do not influence each
-        other.
+        cluster. With `novel`, a rate, -1 for rows that are new, as in `DPMeans.predict`; with
+        ``novel="paper"`` where even the cheapest cluster costs more than `penalty_local_` +
+        `penalty_global_`. Rows do not influence each other.
         """
+        return self._predict(X, novel, groups=groups)
+
+    def novelty_score(self, X: Any, groups: Any = None) -> np.ndarray:
+        """As in `DPMeans.novelty_score`, for the cluster that `predict` gives."""
+        return self._score_novelty(self._closest(X, groups))
+
+    def _plain_labels(self, X: Any, **how: Any) -> np.ndarray:
+        return self._closest(X, **how).labels
+
+    def _closest(self, X: Any, groups: Any = None) -> Closest:
         check_is_fitted(self)
         X, groups = gather(X, groups)
         X = check_rows(self, X, reset=False)
-        return self._cheapest(self._distances(X), X.shape[0], groups, novel)
+        labels, d2, paid = self._cheapest(self._distances(X), X.shape[0], groups)
+        return Closest(labels, d2, lambda rows: self._gaps(X[rows]), paid)
 
     def _distances(self, X: Any) -> Any:
         source, centers = Rows(X), np.ascontiguousarray(self._exact_centers())

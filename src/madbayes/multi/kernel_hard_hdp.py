@@ -24,6 +24,7 @@ from madbayes._engine.checks import check_rows, check_weight
 from madbayes._engine.groups import check_groups, gather
 from madbayes._engine.threads import workers
 from madbayes._estimators.kernel import KernelMixin
+from madbayes._estimators.novelty_mixin import Closest
 from madbayes._search.driver import never_rising
 from madbayes._search.price import Price
 from madbayes.cluster.kernel_space import KernelSpace, features_of
@@ -134,6 +135,7 @@ class KernelHardHDP(SharedClusters, KernelMixin):
             gaps = self._gaps(X[left_out], None, False)
             labels[left_out] = self._nearest_of_group(gaps, found.code[left_out])
         self._store_labels(labels, found)
+        self._calibrate_kernel(X, sample_weight)
         return self
 
     def fit_predict(
@@ -150,22 +152,25 @@ class KernelHardHDP(SharedClusters, KernelMixin):
         return self._transform_fitted(gather(X, None)[0])
 
     def predict(
-        self, X: Any, novel: bool = False, diagonal: Any = None, groups: Any = None
+        self, X: Any, novel: Any = False, diagonal: Any = None, groups: Any = None
     ) -> np.ndarray:
         """The cluster of each row of X; see `HardHDP.predict`, and `KernelDPMeans.predict` for
         `diagonal`."""
+        return self._predict(X, novel, diagonal=diagonal, groups=groups)
+
+    def novelty_score(self, X: Any, diagonal: Any = None, groups: Any = None) -> np.ndarray:
+        """As in `DPMeans.novelty_score`, for the cluster that `predict` gives."""
+        return self._score_novelty(self._closest(X, diagonal, groups))
+
+    def _plain_labels(self, X: Any, **how: Any) -> np.ndarray:
+        return self._closest(X, **how, need_distance=False).labels
+
+    def _closest(
+        self, X: Any, diagonal: Any = None, groups: Any = None, need_distance: bool = True
+    ) -> Closest:
         check_is_fitted(self)
         X, groups = gather(X, groups)
         X = check_rows(self, X, reset=False)
-        gaps = self._gaps(X, diagonal, novel).T
-        return self._cheapest(lambda a, b: gaps[:, a:b], X.shape[0], groups, novel)
-
-    def _gaps(self, X: Any, diagonal: Any, need_distance: bool) -> np.ndarray:
-        """Squared distances to the means, (n_rows, n_clusters)."""
-        out = np.empty((X.shape[0], self.n_clusters_))
-
-        def store(cut: slice, D: np.ndarray, _: np.ndarray) -> None:
-            out[cut] = D
-
-        self._compare(X, diagonal, need_distance, store)
-        return out
+        gaps = self._gaps(X, diagonal, need_distance)
+        labels, d2, paid = self._cheapest(lambda a, b: gaps.T[:, a:b], X.shape[0], groups)
+        return Closest(labels, d2, lambda rows: gaps[rows], paid)

@@ -31,6 +31,7 @@ import numpy as np
 from scipy.special import gammaln, xlogy
 
 from madbayes._engine.groups import Grouped
+from madbayes._engine.partition import power_of_two
 from madbayes._engine.progress import Stage
 from madbayes._engine.threads import Run
 from madbayes._kernels import hdp
@@ -92,6 +93,7 @@ def varying_columns(space: GroupedSpace, rng: np.random.RandomState) -> float:
     seeds = space.draw(max(1, min(MOST, len(X) // 8)), rng)
     z, k = hdp.nearest_centers(X, seeds)
     R = (X - means(X, w, z, k, False)[0][z]) * np.sqrt(w)[:, None]
+    R *= power_of_two(float(np.abs(R).max()))  # fourth powers follow
     S = R.T @ R if R.shape[1] <= R.shape[0] else R @ R.T  # the same eigenvalues but zeros
     norm = float((S**2).sum())
     return float(np.trace(S)) ** 2 / norm if norm > 0 else 1.0

@@ -227,17 +227,19 @@ class SharedClusters:
             at, known = np.zeros(len(names), np.int64), np.zeros(len(names), bool)
         return np.where(known, at, new)[code], sp.csr_array(uses)
 
-    def _cheapest(self, distances: Any, n: int, groups: Any, novel: bool) -> np.ndarray:
-        """The cluster with the least w·d² + λ_l·[not used by the group]; `distances(a, b)` has one
-        line for each cluster."""
+    def _price_of_opening(self) -> float:
+        return self.penalty_local_ + self.penalty_global_
+
+    def _cheapest(self, distances: Any, n: int, groups: Any) -> tuple[np.ndarray, ...]:
+        """The cluster with the least d² + λ_l·[not used by the group], d², and this sum;
+        `distances(a, b)` has one line for each cluster."""
         code, uses = self._surcharge(groups, n)
-        labels = np.empty(n, dtype=np.int32)
+        labels, d2, paid = np.empty(n, dtype=np.int32), np.empty(n), np.empty(n)
         step = max(1, COSTS // self.n_clusters_)
         for a in range(0, n, step):
             b = min(n, a + step)
-            cost = distances(a, b) + self.penalty_local_ * (uses[code[a:b]].toarray().T == 0)
+            gaps = distances(a, b)
+            cost = gaps + self.penalty_local_ * (uses[code[a:b]].toarray().T == 0)
             labels[a:b] = cost.argmin(axis=0)
-            if novel:
-                far = cost.min(axis=0) > self.penalty_local_ + self.penalty_global_
-                labels[a:b][far] = -1
-        return labels
+            d2[a:b], paid[a:b] = gaps[labels[a:b], np.arange(b - a)], cost.min(axis=0)
+        return labels, np.maximum(d2, 0.0), paid

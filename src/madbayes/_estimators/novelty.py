@@ -1,0 +1,166 @@
+"""How far from its cluster a row may be: shares of rows that reach a distance, with their tail.
+
+For the held-out distances r of the rows of one cluster (docs/adr/0019):
+
+1. *Body.* The i-th largest of n is reached by i/(n+1) of new rows (conformal prediction: Vovk,
+   Gammerman & Shafer 2005).
+2. *Tail.* Beyond the largest 5√n of them (at most half) a generalised Pareto law (Pickands 1975) of
+   y = -log Φ((m - r^⅔)/s), m and s from the middle of the distances: r² of a Gaussian is nearly a
+   gamma variable, for which r^⅔ is nearly normal (Wilson & Hilferty 1931) and so y exponential. Its
+   two parameters are averaged over what they may be, which keeps the share right on average for few
+   rows too: given θ = ξ/σ, log(1 + θy) is exponential with mean ξ, ξ can be integrated out, and the
+   share beyond y is (1 + log(1 + θy)/Λ)^-m with Λ = Σ log(1 + θy_i); θ runs over a grid.
+3. *Few rows.* A cluster with n rows takes n/(n + 50) of its distances from its own rows, and the
+   rest from those of all clusters, each divided by the size of its cluster without that row.
+
+Clusters of at most `FEW` rows, if they are exceptions, tell nothing about how far rows are from
+their own cluster: to be right for rows like theirs, they count as far rows of the nearest cluster
+that is larger.
+"""
+
+import numpy as np
+from scipy.special import log_ndtr, ndtr, ndtri_exp
+
+LEVELS = np.arange(-12, 25) / 4.0  # normal scores of the shares that are kept: .9987 to 1e-9
+SHARES = ndtr(-LEVELS)
+TAIL_ROWS, TAIL_SHARE = 5.0, 0.5  # the tail has 5√n rows, but not more than half
+SHAPE, SPREAD = 0.15, 0.27  # of ξ before the rows are seen; Gaussian rows have 0, t with 4 df 0.35
+OWN_ROWS = 10  # fewer rows have no law of their own
+SHARED_ROWS = 50.0  # what all clusters together count beside the rows of one
+SHARED_SCALE = 3.0  # the same for its size
+FEW, EXCEPTIONS = 3, 0.1  # clusters of so few rows are exceptions up to this share of all rows
+FARTHEST = np.finfo(np.float64).max
+MIDDLE = (0.5, 0.2)  # m, and s from here to there
+NORMAL_GAP = 0.8416212335729143  # between these two shares of a normal variable
+
+
+def tail_shares(y: np.ndarray, u: np.ndarray, at: np.ndarray) -> np.ndarray:
+    """2. The share of excesses beyond `at`, from the excesses y > 0 with weights u."""
+    y, u = np.append(y, 1.0), np.append(u, 1.0)  # one more, as large as it should be
+    m = u.sum()
+    mean = (u @ y) / m
+    theta = np.concatenate(
+        [
+            -(1.0 - np.geomspace(1e-4, 0.99, 40)) / y.max(),
+            [1e-8 / mean],
+            np.geomspace(1e-3, 1e3, 60) / mean,
+        ]
+    )
+    total = np.log1p(np.outer(theta, y)) @ u
+    shape = total / m
+    log_weight = m * np.log(theta / total) - total - 0.5 * ((shape - SHAPE) / SPREAD) ** 2
+    log_weight[(shape < -1.0) | (shape > 2.0)] = -np.inf
+    weight = np.exp(log_weight - log_weight.max()) * np.gradient(shape)
+    with np.errstate(divide="ignore"):
+        ratio = np.log(np.maximum(1.0 + np.outer(at, theta), 0.0)) / total
+    return np.asarray((1.0 + ratio) ** -m @ weight / weight.sum())
+
+
+def spread_of(x: np.ndarray, u: np.ndarray, share: np.ndarray) -> tuple[float, float]:
+    """m and s of step 2; s = 0 where all x are 0."""
+    middle, outer = np.interp(MIDDLE, share, x)
+    around = (u @ np.abs(x - middle)) / u.sum()
+    for s in ((outer - middle) / NORMAL_GAP, around, 0.3 * middle):
+        if s > 1e-6 * middle:
+            return float(middle), float(s)
+    return float(middle), 0.0
+
+
+def quantiles(r: np.ndarray, weight: np.ndarray) -> np.ndarray:
+    """1. and 2. The distances that `SHARES` of new rows reach, from held-out distances."""
+    order = np.argsort(-r, kind="stable")
+    r, u = r[order], weight[order] * (weight.sum() / (weight @ weight))
+    n = u.sum()
+    reached = np.cumsum(u)
+    share = reached / (n + 1.0)
+    out = np.interp(SHARES, np.append(share, 1.0), np.append(r, 0.0))  # 1.
+    x = np.cbrt(r * r)
+    middle, s = spread_of(x, u, share)
+    if s == 0.0:
+        out[SHARES < share[0]] = FARTHEST  # all rows are in one place: nothing more is known
+        return out
+    first = min(
+        int(np.searchsorted(reached, min(TAIL_SHARE * n, TAIL_ROWS * np.sqrt(n)))), len(r) - 1
+    )
+    y = -log_ndtr((middle - x[: first + 1]) / s)
+    at = np.append(0.0, np.geomspace(1e-3, 1e6, 400))
+    below = np.minimum.accumulate(tail_shares(y[:first] - y[first], u[:first], at)) * share[first]
+    tail = SHARES < share[first]
+    excess = np.interp(-np.log(SHARES[tail]), -np.log(np.maximum(below, 1e-300)), at)
+    out[tail] = np.maximum(middle - s * ndtri_exp(-(y[first] + excess)), 0.0) ** 1.5
+    return np.maximum.accumulate(out)
+
+
+def calibrate(r: np.ndarray, label: np.ndarray, weight: np.ndarray, k: int) -> np.ndarray:
+    """3. For each of k clusters the distances that `SHARES` of its new rows reach, (k, 37).
+
+    r: held-out distances of rows, each of which stands for `weight` of them.
+    """
+    out = np.full((k, len(SHARES)), FARTHEST)
+    if not len(r):
+        return out  # nothing is known, so nothing is new
+    size, without = sizes(r, label, weight, k)
+    if size.max() == 0.0:
+        out[:] = quantiles(r, weight)
+        return out
+    shared = quantiles(r / without, weight)
+    out[:] = size[:, None] * shared
+    drawn = np.bincount(label, minlength=k)
+    order, ends = np.argsort(label, kind="stable"), np.cumsum(drawn)
+    for c in np.flatnonzero(drawn >= OWN_ROWS):
+        rows = order[ends[c] - drawn[c] : ends[c]]
+        mine = quantiles(r[rows], weight[rows])
+        own = drawn[c] / (drawn[c] + SHARED_ROWS)
+        out[c] = np.where(mine < FARTHEST, own * mine + (1.0 - own) * out[c], out[c])
+    return np.maximum.accumulate(out, axis=1)
+
+
+def sizes(
+    r: np.ndarray, label: np.ndarray, weight: np.ndarray, k: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """The size of each cluster, and for each row that of its cluster without the row.
+
+    The root of the mean r²; clusters of few rows are drawn (in logarithms) to the others.
+    """
+    total = np.bincount(label, weight, minlength=k)
+    squares = np.bincount(label, weight * r**2, minlength=k)
+    n = total**2 / np.maximum(np.bincount(label, weight**2, minlength=k), 1e-300)  # Kish
+
+    def drawn_to(typical: float, mean: np.ndarray, rows: np.ndarray) -> np.ndarray:
+        rows = np.where(mean > 0, np.maximum(rows, 0.0), 0.0)
+        logs = np.log(np.where(mean > 0, mean, 1.0))
+        return np.asarray(
+            np.exp(0.5 * (rows * logs + SHARED_SCALE * typical) / (rows + SHARED_SCALE))
+        )
+
+    known = squares > 0
+    if not known.any():
+        return np.zeros(k), np.zeros(len(r))
+    mean = np.divide(squares, total, out=np.zeros(k), where=known)
+    typical = float(np.average(np.log(mean[known]), weights=n[known]))
+    left = total[label] - weight
+    tiny = 1e-12 * total[label]
+    rest = np.maximum(squares[label] - weight * r**2, 0.0)
+    mean_left = np.divide(rest, left, out=np.zeros(len(r)), where=left > tiny)
+    return drawn_to(typical, mean, n - 1.0), drawn_to(typical, mean_left, n[label] - 2.0)
+
+
+def p_values(r: np.ndarray, label: np.ndarray, table: np.ndarray) -> np.ndarray:
+    """The share of rows that are at least as far from their cluster as r, from `calibrate`."""
+    out = np.empty(len(r))
+    order = np.argsort(label, kind="stable")
+    for rows in np.split(order, np.flatnonzero(np.diff(label[order])) + 1):
+        if not len(rows):
+            continue
+        q = table[label[rows[0]]]
+        far = r[rows]
+        p = ndtr(
+            -np.interp(-far, -q[::-1], LEVELS[::-1])
+        )  # reversed: among equals the largest share
+        beyond = far > q[-1]
+        if beyond.any():  # as a power of the distance, from the last two
+            ratio = np.log(q[-1] / q[-2]) if q[-2] > 0 else 0.0
+            steep = np.log(SHARES[-2] / SHARES[-1]) / max(ratio, 1e-3)
+            p[beyond] = SHARES[-1] * (q[-1] / far[beyond]) ** steep
+        out[rows] = p
+    return out

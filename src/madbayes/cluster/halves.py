@@ -1,0 +1,134 @@
+"""Halves of a sample that propose divisions, and test those of the other half: steps 3 and 4 of
+`path`."""
+
+from typing import Any
+
+import numpy as np
+
+from madbayes._engine.lloyd import lloyd_passes
+from madbayes._engine.progress import Stage
+from madbayes._engine.threads import Run, patient
+from madbayes._kernels.lloyd import lloyd
+from madbayes._kernels.moves import draw_seeds, means
+from madbayes._kernels.ward import cut_tree, ward_tree
+from madbayes._search.staircase import plateau
+from madbayes.cluster.links import LEVEL, link_strengths, score
+
+SCORED_ROWS = 4_096  # rows of a half used to score k ≤ 64; 64 per cluster above
+CUT_ROWS = 6_000  # rows halved altogether, over the repeated cuts of a small sample
+FEW = 2**18  # rows × centres × columns up to which plain loops are soonest
+
+Scores = dict[int, tuple[float, float]]  # of each k: score, confirmed share of links
+
+
+def passes_over(
+    X: np.ndarray, start: np.ndarray, weights: np.ndarray, passes: int
+) -> tuple[np.ndarray, np.ndarray, float]:
+    """Lloyd: labels, centres, squared error."""
+    if X.size * len(start) <= FEW:
+        return lloyd(X, weights, start, passes)
+    return lloyd_passes(X, start, weights, passes)
+
+
+class Half:
+    """3. One half of the rows, its tree, and the other half to test on."""
+
+    def __init__(
+        self,
+        X: np.ndarray,
+        weights: np.ndarray,
+        held_out: np.ndarray,
+        held_weights: np.ndarray,
+        uniforms: np.ndarray,
+    ) -> None:
+        self.X, self.weights = X, weights
+        self.held_out, self.held_weights = held_out, held_weights
+        self._found: dict[int, np.ndarray] = {}
+        seeds = np.empty((len(uniforms), X.shape[1]))
+        start = seeds[: patient(draw_seeds, X, weights, seeds, 0, uniforms)]
+        labels, self.small, _ = passes_over(X, start, weights, 3)
+        self.small_weights = np.bincount(labels, weights, minlength=len(self.small))
+        tree = patient(ward_tree, self.small, self.small_weights, False)
+        self.left, self.right, self.heights = tree
+
+    def centers(self, k: int, passes: int = 2) -> np.ndarray:
+        """k centres: the tree cut at k, then Lloyd."""
+        if k not in self._found:
+            group = cut_tree(self.left, self.right, k)
+            start = means(self.small, self.small_weights, group, k, False)[0]
+            rows = slice(max(SCORED_ROWS, 64 * k))
+            self._found[k] = passes_over(self.X[rows], start, self.weights[rows], passes)[1]
+        return self._found[k]
+
+    def links(self, k: int) -> np.ndarray:
+        """The weakest links, ascending; fewer clusters, where rows coincide, count against k."""
+        rows = slice(max(SCORED_ROWS, 64 * k))
+        z = np.full(k - 1, -np.inf)
+        found = link_strengths(self.held_out[rows], self.held_weights[rows], self.centers(k))
+        z[len(z) - len(found) :] = found
+        return z
+
+    def plateaus(self, k_min: int, k_max: int, count: int) -> np.ndarray:
+        """The k >= k_min with the largest √k·log(λ_high/λ_low)."""
+        h = np.maximum(self.heights[::-1], 1e-300)  # h[k-2]: the merge from k to k-1
+        k = np.arange(max(k_min, 2), min(k_max, len(h)) + 1)
+        gain = plateau(k, h[np.minimum(k - 1, len(h) - 1)], h[k - 2])
+        return k[np.argsort(-gain, kind="stable")[:count]]
+
+
+def make_halves(
+    Z: np.ndarray, w: np.ndarray, n_small: int, cuts: int, rng: np.random.Generator, run: Run
+) -> list[Half]:
+    """3. The two halves of each cut, next to each other; of several `cuts` of few rows."""
+    h = len(Z) // 2
+    parts = []
+    for _ in range(cuts):
+        order = rng.permutation(len(Z))
+        parts += [(order[:h], order[h : 2 * h]), (order[h : 2 * h], order[:h])]
+    seeds = rng.random((len(parts), n_small))
+
+    def build(job: tuple[tuple[np.ndarray, np.ndarray], np.ndarray]) -> Half:
+        (mine, other), uniforms = job
+        return Half(Z[mine], w[mine], Z[other], w[other], uniforms)
+
+    return run(build, zip(parts, seeds, strict=True))
+
+
+def add_up(found: list[np.ndarray]) -> np.ndarray:
+    """The two halves of a cut add up (weakest with weakest), cuts are averaged."""
+    return sum(found) * np.sqrt(2) / len(found)
+
+
+def score_levels(halves: list[Half], k_min: int, k_max: int, run: Run) -> Scores:
+    """4. {k: (score, confirmed share of links)} for k on a grid, then around the best."""
+    scores = {1: (0.0, 0.0)} if k_min == 1 else {}
+    top = max(k_max, 25)
+    grid = np.geomspace(25, top, 1 + int(np.ceil(np.log(top / 25) / 0.22))).tolist()
+    likely = len({int(k) for k in [*range(k_min, 25), *grid] if 2 <= k <= k_max}) + 12
+    stage = Stage("how many clusters", likely * len(halves))
+
+    def test(job: tuple[Half, int]) -> np.ndarray:
+        links = job[0].links(job[1])
+        stage.step()
+        return links
+
+    def visit(ks: Any) -> None:
+        new = sorted({int(k) for k in ks if max(k_min, 2) <= k <= k_max} - set(scores))
+        found = iter(run(test, [(half, k) for k in new for half in halves]))
+        for k in new:
+            z = add_up([next(found) for _ in halves])
+            scores[k] = (score(z), float(np.mean(z > LEVEL)))
+
+    visit(range(k_min, 25))
+    visit(grid)
+    visit(k for half in halves[:2] for k in half.plateaus(25, k_max, 4))
+    step = max(1, int(0.08 * k_max))
+    while step and scores:
+        leaders = sorted(scores, key=lambda k: -scores[k][0])[: 2 if step > 4 else 1]
+        if step == 1:
+            leaders += [leaders[0] - 2, leaders[0] + 2]
+        before = len(scores)
+        visit(k + s for k in leaders for s in (-step, step) if abs(s) <= max(1, 0.15 * k))
+        if len(scores) == before or step > 1:
+            step //= 2
+    return scores
