@@ -494,11 +494,15 @@ def test_bad_types_weights_and_matrices():
         with pytest.raises(TypeError, match="unit of the metric"):
             DPMedoids(penalty).fit(X)
     for weight in (1e300, 1e-300):
-        for model in (KMedoids(2), DPMedoids(3.0), DPMedoids()):
+        with pytest.raises(ValueError, match="sample_weight reaches"):
+            KMedoids(2).fit(X, sample_weight=np.full(len(X), weight))
+    for model in (KMedoids(2), DPMedoids(3.0), DPMedoids()):
+        model.set_params(metric="precomputed")
+        for factor, weight in ((1e280, 1e90), (1e-280, 1e-90)):
             with pytest.raises(
                 ValueError, match=r"weights up to .*(over|under)flow.*sample_weight"
             ):
-                model.fit(X * 1e8 if weight > 1 else X, sample_weight=np.full(len(X), weight))
+                model.fit(exact(X) * factor, sample_weight=np.full(len(X), weight))
     with pytest.raises(TypeError, match="metric_params"):
         KMedoids(2, metric_params=3).fit(X)
     with pytest.raises(ValueError, match="of positive weight"):

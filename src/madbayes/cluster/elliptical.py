@@ -38,8 +38,6 @@ from madbayes.cluster.elliptical_paper import print_ellipses
 from madbayes.cluster.elliptical_path import find_ellipses
 from madbayes.cluster.elliptical_space import Ellipses
 
-LIGHT, HEAVY = 1e-100, 1e100  # sums of weights in between can be multiplied
-
 
 class EllipticalMeans(CentersMixin):
     """K-means with a covariance for each cluster: ellipses of any direction, size and share.
@@ -176,11 +174,6 @@ class EllipticalMeans(CentersMixin):
         used = np.arange(X.shape[0]) if weight is None else np.flatnonzero(weight > 0)
         self._check_number(used.size)
         w = np.ones(used.size) if weight is None else weight[used]
-        if not LIGHT < w.sum() < HEAVY:
-            raise ValueError(
-                f"sample_weight adds up to {w.sum():.3g}; it must be between {LIGHT:g} and "
-                f"{HEAVY:g}. Weights count rows: divide them by their mean."
-            )
         with workers(self.n_jobs) as run:
             self._standardize(X[used], w, run)
             Y = self._standardized(X[used])
