@@ -94,8 +94,7 @@ class EllipticalMeans(CentersMixin):
         Σ_k in the units of X.
     weights_ : array of shape (n_clusters_,)
         The share of each cluster.
-    labels_ : array of shape (n_rows,)
-    n_clusters_ : int
+    labels_, n_clusters_
     penalty_, covariance_penalty_ : float
         The values used; `penalty_` is 0 when the number of clusters was given.
     evidence_ : penalties.Choice
@@ -108,14 +107,12 @@ class EllipticalMeans(CentersMixin):
         Sum of (weighted) squared Mahalanobis distances to the centres.
     objective_history_ : array
         The objective after each pass; never rises.
-    n_iter_, converged_
-    n_features_in_, feature_names_in_
+    n_iter_, converged_, n_features_in_, feature_names_in_
 
     Notes
     -----
     Columns are standardized inside, so units do not matter. Rows are copied as float64; a pass
     takes time n·k·d². More than 5,000 rows: the search sees a sample, the last passes see all.
-
     "auto" assumes clusters like Gaussians: uniform or heavy-tailed ones may be cut in pieces.
 
     The objective as printed by Broderick, Kulis & Jordan counts the logarithm of the volume once
@@ -228,8 +225,7 @@ class EllipticalMeans(CentersMixin):
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
         """Minus what the rows of X pay: larger is better.
 
-        Twice the classification log-likelihood, in standardized columns and without its constant;
-        for "paper" the squared Mahalanobis distances alone.
+        Distance, volume and share as in the objective; for "paper" the squared distances alone.
         """
         return -self._nearest(X, sample_weight)[1]
 
