@@ -90,10 +90,8 @@ class EllipticalMeans(CentersMixin):
     ----------
     cluster_centers_ : array of shape (n_clusters_, n_features)
         By "search" from the largest cluster to the smallest.
-    covariances_ : array of shape (n_clusters_, n_features, n_features)
-        Σ_k in the units of X.
-    weights_ : array of shape (n_clusters_,)
-        The share of each cluster.
+    covariances_ : array of shape (n_clusters_, n_features, n_features), Σ_k in the units of X
+    weights_ : array of shape (n_clusters_,), the share of each cluster
     labels_, n_clusters_
     penalty_, covariance_penalty_ : float
         The values used; `penalty_` is 0 when the number of clusters was given.
