@@ -7,7 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from madbayes import cluster, features, graph, multi, penalties, plots
+    from madbayes import cluster, features, gibbs, graph, multi, penalties, plots
     from madbayes.cluster import (
         CollapsedDPMeans,
         DPMeans,
@@ -21,7 +21,8 @@ if TYPE_CHECKING:
         SpectralDPMeans,
     )
     from madbayes.features import BPMeans, CollapsedBPMeans, KFeatures, StepwiseKFeatures
-    from madbayes.graph import GraphCut
+    from madbayes.gibbs import DPMixtureGibbs, IBPGibbs
+    from madbayes.graph import GraphCut, NeighborCut
     from madbayes.multi import HardHDP, KernelHardHDP
     from madbayes.progress import show_progress
 
@@ -32,20 +33,24 @@ __all__ = [
     "CollapsedDPMeans",
     "DPMeans",
     "DPMedoids",
+    "DPMixtureGibbs",
     "EllipticalMeans",
     "GraphCut",
     "HardHDP",
+    "IBPGibbs",
     "KFeatures",
     "KMeans",
     "KMedoids",
     "KernelDPMeans",
     "KernelHardHDP",
+    "NeighborCut",
     "OnlineDPMeans",
     "OnlineKMeans",
     "SpectralDPMeans",
     "StepwiseKFeatures",
     "cluster",
     "features",
+    "gibbs",
     "graph",
     "multi",
     "penalties",
@@ -59,8 +64,10 @@ _HOME = {
     "CollapsedDPMeans": "cluster",
     "DPMeans": "cluster",
     "DPMedoids": "cluster",
+    "DPMixtureGibbs": "gibbs",
     "EllipticalMeans": "cluster",
     "GraphCut": "graph",
+    "NeighborCut": "graph",
     "KFeatures": "features",
     "KMeans": "cluster",
     "OnlineDPMeans": "cluster",
@@ -69,6 +76,7 @@ _HOME = {
     "KernelDPMeans": "cluster",
     "SpectralDPMeans": "cluster",
     "HardHDP": "multi",
+    "IBPGibbs": "gibbs",
     "KernelHardHDP": "multi",
     "StepwiseKFeatures": "features",
     "show_progress": "progress",

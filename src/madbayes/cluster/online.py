@@ -233,7 +233,7 @@ class OnlineMixin(CentersMixin, ABC):
             self._follow(stream, X, weight, permutation)
         self._publish(stream, X)
         places, self.inertia_ = self._assign(X, weight)
-        self.labels_ = self._names(places).astype(np.int32)
+        self.labels_ = self._names(places)
         self._store_history()
         self._calibrate_stream(X, places, weight)
         return self

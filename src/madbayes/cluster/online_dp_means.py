@@ -161,7 +161,7 @@ class OnlineDPMeans(OnlineMixin):
         return self._names(super()._predict(X, novel, **how))
 
     def _names(self, places: np.ndarray) -> np.ndarray:
-        return np.where(places < 0, -1, self.cluster_ids_[places])
+        return np.where(places < 0, -1, self.cluster_ids_[places]).astype(np.int32)
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Start afresh and let the rows of X pass by, `n_passes` times."""
@@ -245,7 +245,7 @@ class OnlineDPMeans(OnlineMixin):
 
     def _finish(self, X: Any, weight: np.ndarray) -> Self:
         places, self.inertia_ = self._assign(X, weight)
-        self.labels_ = self._names(places).astype(np.int32)
+        self.labels_ = self._names(places)
         self._store_history()
         return self
 
