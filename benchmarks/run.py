@@ -9,6 +9,7 @@ import argparse
 
 import cosine
 import dp_means
+import ellipses
 import features
 import gibbs
 import graphs
@@ -28,6 +29,7 @@ SCRIPTS = {
     "cosine": cosine,
     "online": online,
     "medoids": medoids,
+    "ellipses": ellipses,
     "graphs": graphs,
     "kernels": kernels,
     "hdp": hdp,
