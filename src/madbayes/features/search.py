@@ -184,7 +184,8 @@ def exchange(
 def harder(state: Allocation) -> float:
     """How many more tries so many features need: about as many as there are pairs of them."""
     K = min(state.K, state.d)
-    return (1 + K) * (2 + K) / 24
+    pairs = (1 + K) * (2 + K) / 24
+    return pairs if state.n > TINY else min(1.0, pairs)
 
 
 def disturb(state: Allocation, rng: np.random.RandomState, penalty: float, cap: int) -> None:

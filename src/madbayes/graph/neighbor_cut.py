@@ -17,6 +17,8 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from madbayes._engine.checks import check_choice, check_count, check_rows
 from madbayes._estimators.fitting import AUTOMATIC
+from madbayes._estimators.novelty import calibrate, p_values
+from madbayes._estimators.novelty_mixin import check_novel
 from madbayes._estimators.saving import SaveMixin
 from madbayes.graph.graph_cut import check_resolution
 from madbayes.graph.input import check_graph, connected_part
@@ -29,7 +31,6 @@ from madbayes.graph.linking import (
     reach,
 )
 from madbayes.graph.neighbors import Neighbours, of_distances
-from madbayes.graph.novelty import check_rate, p_values
 from madbayes.graph.search import (
     LOOKS,
     LOWEST,
@@ -127,6 +128,8 @@ class NeighborCut(SaveMixin, ClusterMixin, BaseEstimator):
     objective_ : float
         The sum of `conductance_` minus `resolution_` times `n_clusters_`.
     objective_history_, n_iter_, converged_
+    novelty_quantiles_ : array
+        For each cluster the mean distances to the neighbours that given shares of rows reach.
     recall_ : float
         The share of the true nearest neighbours that was found.
     n_features_in_, feature_names_in_
@@ -273,8 +276,10 @@ class NeighborCut(SaveMixin, ClusterMixin, BaseEstimator):
         self.conductance_ = 1 - np.divide(stays, total, out=np.ones(total.size), where=total > 0)
         self.graph_, self.recall_ = A, linked.recall
         far = 1 / np.maximum(degree, 1e-300) if linked.distance is None else reach(linked.distance)
-        self.outlier_score_ = 1 - p_values(far, self.labels_, far, self.labels_)
-        self._reach = None if linked.distance is None else far
+        table = calibrate(far[own], self.labels_[own], np.ones(own.sum()), self.n_clusters_)
+        self.outlier_score_ = np.ones(far.size)
+        self.outlier_score_[own] = 1 - p_values(far[own], self.labels_[own], table)
+        self.novelty_quantiles_ = None if linked.distance is None else table
 
     def predict(self, X: Any, novel: bool | float = False) -> np.ndarray:
         """The cluster that holds most of a row's nearest rows; ties go to the nearest.
@@ -286,9 +291,14 @@ class NeighborCut(SaveMixin, ClusterMixin, BaseEstimator):
             True (or a rate, True is 0.001) gives -1 to rows so far from their neighbours as at most
             this share of rows like those of the fit would be.
         """
-        rate = check_rate(novel)
+        rate = check_novel(novel)
+        if rate == "paper":
+            raise ValueError(
+                "novel='paper' is not for neighbours: the printed algorithm knows no new rows of a "
+                "graph. Use True or a rate between 0 and 1."
+            )
         labels, far = self._ask(X)
-        if rate:
+        if rate is not None:
             labels[self._novelty(labels, far) <= rate] = -1
         return labels
 
@@ -298,12 +308,12 @@ class NeighborCut(SaveMixin, ClusterMixin, BaseEstimator):
         return self._novelty(*self._ask(X))
 
     def _novelty(self, labels: np.ndarray, far: np.ndarray | None) -> np.ndarray:
-        if far is None or self._reach is None:
+        if far is None or self.novelty_quantiles_ is None:
             raise ValueError(
                 "metric='connectivities' knows no distances, so it cannot say which rows are new. "
                 "Fit on rows or with metric='precomputed'."
             )
-        return p_values(far, labels, self._reach, self.labels_)
+        return p_values(far, labels, self.novelty_quantiles_)
 
     def _ask(self, X: Any) -> tuple[np.ndarray, np.ndarray | None]:
         """Labels by the neighbours, and how far these are."""

@@ -14,8 +14,9 @@ cross the boundary than cross parallel lines inside the two clusters.
 4. *Depth.* log(side/middle), where side is the lower of the two sides' 90 % quantiles, minus
    what chance makes of it: a profile over r rows has a relative error near `SPREAD`/√r, and the
    lowest of several independent places is √(2 log places) errors low.
-5. *Join* the two with the shallowest valley, measure those that touch them again, and so on: the
-   staircase. The clusters are those left when every valley is deeper than chance and `LEAST`.
+5. *Join* the two with the shallowest valley; those that touch them are measured again when they
+   are next in turn, and so on: the staircase. The clusters are those left when every valley is
+   deeper than chance and `LEAST`.
 
 docs/adr/0016 tells what was tried.
 """
@@ -33,7 +34,7 @@ from madbayes._search.staircase import Choice, Staircase, in_words
 
 PIECES = 0.5  # the resolution of the pieces
 STEPS = 100  # averages along the links
-LIMIT = 2000  # nodes of each side that are looked at, those nearest to the boundary
+LIMIT = 1000  # nodes of each side that are looked at, those nearest to the boundary
 SPREAD = 1.5  # relative error of a profile × √rows
 HEIGHT = 0.9  # the quantile that is the height of a side
 LEAST = 0.4  # the least depth of a valley, beyond chance
@@ -84,18 +85,23 @@ def shallowest_first(
     ends = np.repeat(labels.astype(np.int64), np.diff(indptr)), labels[indices].astype(np.int64)
     linked = np.unique((ends[0] * k + ends[1])[ends[0] < ends[1]])
     neighbours: dict[int, set[int]] = {c: set() for c in range(k)}
-    heap = []
+    known: dict[tuple[int, int], float] = {}
     stage = Stage("valleys between pieces", k)
     for a, b in zip((linked // k).tolist(), (linked % k).tolist(), strict=True):
         neighbours[a].add(b)
         neighbours[b].add(a)
-        heap.append((measure(members[a], members[b]), a, b, 0, 0))
+        known[a, b] = measure(members[a], members[b])
+    heap = [(value, *pair, 0, 0, True) for pair, value in known.items()]
     heapq.heapify(heap)
     version = dict.fromkeys(range(k), 0)
     depth, pairs = [], []
     while heap:
-        value, a, b, *versions = heapq.heappop(heap)
-        if a not in members or b not in members or versions != [version[a], version[b]]:
+        value, a, b, va, vb, fresh = heapq.heappop(heap)
+        if a not in members or b not in members or (va, vb) != (version[a], version[b]):
+            continue
+        if not fresh:  # one of the two has grown since: it is measured when its turn comes
+            known[a, b] = measure(members[a], members[b])
+            heapq.heappush(heap, (known[a, b], a, b, va, vb, True))
             continue
         depth.append(value)
         pairs.append((a, b))
@@ -106,8 +112,9 @@ def shallowest_first(
         for c in sorted(neighbours[a]):
             neighbours[c] = (neighbours[c] - {b}) | {a}
             p, q = min(a, c), max(a, c)
-            value = measure(members[p], members[q])
-            heapq.heappush(heap, (value, p, q, version[p], version[q]))
+            old = known.pop((min(b, c), max(b, c)), np.inf)
+            known[p, q] = min(known.get((p, q), np.inf), old)
+            heapq.heappush(heap, (known[p, q], p, q, version[p], version[q], False))
     return Joined(labels, np.array(depth), np.array(pairs, dtype=np.int64).reshape(-1, 2))
 
 
