@@ -17,6 +17,7 @@ from threadpoolctl import threadpool_info, threadpool_limits
 
 import madbayes
 from madbayes import DPMeans, KMeans
+from madbayes._engine import partition as partition_module
 from madbayes._engine.centers import MAX_GROUPS, make_scratch
 from madbayes._engine.partition import Partition
 from madbayes._engine.rows import Rows
@@ -190,6 +191,7 @@ import warnings
 import numpy as np
 import scipy.sparse as sp
 from madbayes import DPMeans, KMeans
+from madbayes._engine import partition as partition_module
 from reference.dp_means import dp_means
 from reference.kmeans import kmeans
 warnings.simplefilter("ignore")
@@ -248,6 +250,52 @@ def test_without_a_place_for_the_cache_it_compiles_and_warns_once(tmp_path):
     where, found, *caught = done.stdout.strip().split("|")
     assert where.startswith(str(tmp_path)) and found == "[3. 4.]"
     assert len(caught) == 1 and "NUMBA_CACHE_DIR" in caught[0]
+
+
+class Guarded:
+    """Buffers between guard values, which no kernel may touch."""
+
+    def __init__(self):
+        self.blocks = []
+
+    def __call__(self, array):
+        size, width = array.nbytes, 4096
+        block = np.full(size + 2 * width, 0xA5, np.uint8)
+        inside = block[width : width + size].view(array.dtype).reshape(array.shape)
+        inside[...] = array
+        self.blocks.append((block, width))
+        return inside
+
+    def check(self):
+        for block, width in self.blocks:
+            assert (block[:width] == 0xA5).all() and (block[-width:] == 0xA5).all()
+
+
+@pytest.mark.parametrize("n", [1, 31, 33, 127, 129, 511, 513, 1025, 2049])
+def test_kernels_stay_within_their_buffers(n, monkeypatch):
+    # Around the edges of tiles (512 rows, 256 columns), hard rows (32), groups (20) and lanes (16).
+    guarded = Guarded()
+    for name in ("make_scratch", "make_direct_scratch"):
+        make = getattr(partition_module, name)
+
+        def with_guards(*args, make=make):
+            return type(made := make(*args))(*map(guarded, made))
+
+        monkeypatch.setattr(partition_module, name, with_guards)
+    r = np.random.default_rng(n)
+    for d, k in ((2, 1), (6, 129), (7, 19), (15, 21), (17, 41), (257, 5), (16, 161)):
+        X = np.round(r.normal(size=(n, d)), 1).astype(np.float32)
+        centers = r.normal(size=(k, d))
+        with workers(1) as run:
+            partition = Partition(Rows(X), None, run)
+            for name in ("labels", "_upper"):
+                setattr(partition, name, guarded(getattr(partition, name)))
+            for _ in range(3):
+                partition.assign(centers, 0.5 * d)
+                d2 = ((X[:, None, :].astype(np.float64) - centers) ** 2).sum(axis=2)
+                np.testing.assert_allclose(d2[np.arange(n), partition.labels], d2.min(axis=1))
+                centers = partition.means(centers)
+    guarded.check()
 
 
 @pytest.mark.parametrize("together", [False, True])

@@ -233,7 +233,7 @@ class OnlineMixin(CentersMixin, ABC):
             self._follow(stream, X, weight, permutation)
         self._publish(stream, X)
         places, self.inertia_ = self._assign(X, weight)
-        self.labels_ = self._names(places).astype(np.int32)
+        self.labels_ = self._names(places)
         self._store_history()
         self._calibrate_stream(X, places, weight)
         return self
@@ -286,10 +286,14 @@ class OnlineMixin(CentersMixin, ABC):
     def _novelty_table(self) -> tuple[np.ndarray, np.ndarray]:
         """After `partial_fit`: made when it is asked for, from the sample of the stream."""
         if not hasattr(self, "novelty_quantiles_"):
-            sample = self._stream.sample
-            rows, weight = sample.rows[: sample.held], sample.weight[: sample.held]
+            rows, weight = self._kept_rows()
             self._calibrate_stream(rows, self._assign(rows, None)[0], weight)
         return super()._novelty_table()
+
+    def _kept_rows(self) -> tuple[np.ndarray, np.ndarray | None]:
+        """A sample of the stream, and its weights."""
+        sample = self._stream.sample
+        return sample.rows[: sample.held], sample.weight[: sample.held]
 
     def _calibrate_stream(self, X: Any, places: np.ndarray, weight: np.ndarray | None) -> None:
         w = np.ones(len(places)) if weight is None else weight

@@ -161,7 +161,7 @@ class OnlineDPMeans(OnlineMixin):
         return self._names(super()._predict(X, novel, **how))
 
     def _names(self, places: np.ndarray) -> np.ndarray:
-        return np.where(places < 0, -1, self.cluster_ids_[places])
+        return np.where(places < 0, -1, self.cluster_ids_[places]).astype(np.int32)
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Start afresh and let the rows of X pass by, `n_passes` times."""
@@ -241,11 +241,14 @@ class OnlineDPMeans(OnlineMixin):
         with workers(1) as run:
             labels = nearest(summary.points, summary.centers, run)
         self.counts_ = np.bincount(labels, summary.weights, minlength=self.n_clusters_)
-        self._calibrate_stream(summary.sample, self._assign(summary.sample, None)[0], None)
+        self.__dict__.pop("novelty_quantiles_", None)  # made anew when it is asked for
+
+    def _kept_rows(self) -> tuple[np.ndarray, np.ndarray | None]:
+        return (self._summary.sample, None) if self.penalty == "auto" else super()._kept_rows()
 
     def _finish(self, X: Any, weight: np.ndarray) -> Self:
         places, self.inertia_ = self._assign(X, weight)
-        self.labels_ = self._names(places).astype(np.int32)
+        self.labels_ = self._names(places)
         self._store_history()
         return self
 
