@@ -89,7 +89,7 @@ def test_links_and_shared_neighbours():
 @pytest.mark.parametrize("seed", range(4))
 def test_depth_is_the_plain_loop(seed):
     r = np.random.default_rng(seed)
-    X = np.vstack([r.normal(size=(25, 2)), r.normal(size=(20, 2)) + [seed, 0]])
+    X = np.vstack([r.normal(size=(25, 2)), r.normal(size=(20, 2)) + np.array([seed, 0])])
     A = neighbour_graph(brute(X, X, 6, True)[1], "jaccard")
     weights = np.exp(r.normal(size=45))
     flow = sp.csr_array(A.multiply(weights[:, None]).multiply(weights[None]))
