@@ -573,7 +573,7 @@ def command(tmp_path, capsys, monkeypatch):
         labels = {}
         if (out / "labels.csv").exists():
             rows = csv.DictReader((out / "labels.csv").read_text().splitlines())
-            labels = {row["node"]: row["label"] for row in rows}
+            labels = {row["node"]: row["cluster"] for row in rows}
         return code, streams.out, " ".join(streams.err.split()), labels
 
     run.out = tmp_path / "out"
@@ -589,7 +589,9 @@ def test_the_command_finds_and_writes_communities(command):
     assert "2 clusters in 6 nodes and 7 edges" in out
     assert list(labels) == list("012345")
     assert labels["0"] == labels["1"] == labels["2"] != labels["3"] == labels["4"] == labels["5"]
-    assert (command.out / "clusters.csv").read_text().startswith("label,size,conductance\n0,3,0.14")
+    assert (
+        (command.out / "clusters.csv").read_text().startswith("cluster,size,conductance\n0,3,0.14")
+    )
     assert not (command.out / "path.png").exists()
     A, _ = ring_of_cliques(12, 5)
     text = "".join(f"{u},{v}\n" for u, v in zip(*np.nonzero(np.triu(A)), strict=True))
@@ -605,7 +607,7 @@ def test_the_command_knows_names_weights_and_headers(command):
     code, out, err, labels = command("from,to\n" + lines, "--resolution", ".5")
     assert code == 0 and set(labels) == set("abcdef")
     code, out, err, labels = command(lines, "--resolution", ".5")
-    assert "7 edges" not in out and "--no-header reads it as an edge" in err
+    assert "7 edges" in out and len(set(labels.values())) == 2  # a and b are nodes below, too
     code, out, err, labels = command(lines, "--no-header", "--resolution", ".5")
     assert "7 edges" in out and len(set(labels.values())) == 2
     # the weight joins c and d
@@ -624,12 +626,12 @@ def test_the_command_knows_names_weights_and_headers(command):
     ("text", "options", "says"),
     [
         ("a\n1\n2\n", [], "only one column"),
-        ("u,v,w\n1,2,-1\n", [], "weight in row 1, column w is -1"),
+        ("u,v,w\n1,2,-1\n", [], "weight in row 2, column w is -1"),
         ("u,v,w\n1,2,x\n", ["--weight", "w"], "column w cannot be the weight"),
         ("u,v\n1,2\n", ["--weight", "size"], "--weight names 'size'"),
         ("u,v\n1,2\n", ["--source", "u", "--target", "u"], "give two columns"),
-        ("u,v\na,b\n,b\n", [], "row 2 has no node in column u"),
-        ("u,v\n1,2\n,2\n", [], "row 2 has no node in column u"),
+        ("u,v\na,b\n,b\n", [], "row 3 has no node in column u"),
+        ("u,v\n1,2\n,2\n", [], "row 3 has no node in column u"),
         ("u,v\n1,2\n", ["--resolution", "0"], "--resolution 0 should be a number > 0"),
         ("u,v\n1,2\n", ["--cut", "min"], '--cut min should be "normalized" or "ratio"'),
         (None, [], "There is no file"),
@@ -639,3 +641,16 @@ def test_the_command_says_what_is_wrong(command, text, options, says):
     code, _, err, labels = command(text, *options)
     assert code == 2 and not labels
     assert re.search(says.lower(), err.lower())
+
+
+def test_the_command_reads_what_networkx_writes(command):
+    nx = pytest.importorskip("networkx")
+    G = nx.Graph()
+    for u, v in map(str.split, TRIANGLES.splitlines()):
+        G.add_edge(f"n{u}", f"n{v}", weight=2.5)
+    for data in (True, False):
+        text = "\n".join(nx.generate_edgelist(G, data=data)) + "\n"
+        code, out, err, _ = command(text, "--resolution", ".5", "--no-report", name="e.txt")
+        assert code == 0, err
+        assert "2 clusters in 6 nodes and 7 edges" in out
+        assert ("column weight was read as the weight" in err) == data

@@ -37,6 +37,7 @@ from sklearn.utils import check_random_state
 
 from madbayes._engine.checks import check_choice, check_count
 from madbayes._estimators.fitting import AUTOMATIC, keep_choice
+from madbayes._estimators.saving import SaveMixin
 from madbayes._kernels.graph import cluster_sums, kernel_pass, renumber
 from madbayes.graph.input import check_graph, connected_part
 from madbayes.graph.path import find_path
@@ -132,7 +133,7 @@ def check_resolution(resolution: Any) -> Any:
     return float(resolution)
 
 
-class GraphCut(ClusterMixin, BaseEstimator):
+class GraphCut(SaveMixin, ClusterMixin, BaseEstimator):
     """Communities of a graph by penalized cuts, their number found (Kulis & Jordan 2012, 5.2).
 
     Minimises the sum over the clusters of conductance minus `resolution`: every cluster earns the
