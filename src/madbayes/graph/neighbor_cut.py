@@ -275,7 +275,8 @@ class NeighborCut(SaveMixin, ClusterMixin, BaseEstimator):
         stays = np.bincount(self.labels_[own], kept[own], minlength=self.n_clusters_)
         self.conductance_ = 1 - np.divide(stays, total, out=np.ones(total.size), where=total > 0)
         self.graph_, self.recall_ = A, linked.recall
-        far = 1 / np.maximum(degree, 1e-300) if linked.distance is None else reach(linked.distance)
+        least = degree[degree > 0].min(initial=1.0) / 2  # of rows without any link
+        far = 1 / np.maximum(degree, least) if linked.distance is None else reach(linked.distance)
         table = calibrate(far[own], self.labels_[own], np.ones(own.sum()), self.n_clusters_)
         self.outlier_score_ = np.ones(far.size)
         self.outlier_score_[own] = 1 - p_values(far[own], self.labels_[own], table)
