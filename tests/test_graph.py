@@ -339,6 +339,7 @@ class Igraph:
     def __init__(self, n, edges, weights=None, directed=False):
         self.n, self._edges, self._directed = n, edges, directed
         self.es = self.Edges() if weights is None else self.Edges(weight=weights)
+        self.vs = self.Edges(name=[f"n{i}" for i in range(n)])
 
     def vcount(self):
         return self.n
@@ -384,6 +385,14 @@ def test_networkx_itself():
     graph.add_edges_from(edges)
     assert same(GraphCut(0.5, random_state=0).fit(graph).labels_, labels)
     assert same(GraphCut(0.5, random_state=0).fit(nx.MultiGraph(graph)).labels_, labels)
+
+
+def test_names_of_nodes_are_kept():
+    graph = Igraph(4, [(0, 1), (2, 3)])
+    assert GraphCut(0.5).fit(graph).node_names_ == ["n0", "n1", "n2", "n3"]
+    nx = pytest.importorskip("networkx")
+    assert GraphCut(0.5).fit(nx.Graph([("b", "a"), ("a", "c")])).node_names_ == ["b", "a", "c"]
+    assert GraphCut(0.5).fit(np.ones((3, 3)) - np.eye(3)).node_names_ is None
 
 
 def test_input_is_left_alone():

@@ -66,6 +66,9 @@ def estimator(
 
 
 def fit_clusters(verb: str, task: Task, model: Any, penalty_from: str) -> Answer:
+    hint = getattr(model, "n_clusters_hint", None)
+    if hint is not None and hint > len(task.X):
+        raise UserError(f"--clusters-hint {hint} is more than the {len(task.X)} rows of the table.")
     model, notes = fitted(model, task.X, **weighted(model, task))
     answer = clustering(verb, model, task.table, task.X, notes, penalty_from)
     if not hasattr(model, "penalty_"):

@@ -165,7 +165,9 @@ def _room(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
         memory = 1 << 32
     if size * 4 < memory:
         return np.empty(shape, dtype)
-    return np.memmap(tempfile.TemporaryFile(dir="."), dtype, "w+", shape=shape)
+    # Where the user works there is room for large files; the system's own place may be memory.
+    folder = "." if os.access(".", os.W_OK) else None
+    return np.memmap(tempfile.TemporaryFile(dir=folder), dtype, "w+", shape=shape)
 
 
 def blocks(values: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
