@@ -154,7 +154,7 @@ def exchange(
     goal: float = np.inf,
     descend: Descent | None = None,
 ) -> bool:
-    """2. Ends after `patience` tries in vain (for 3 features). `descend`: instead of 3."""
+    """2. Ends after `patience` tries in vain (more for many features). `descend`: instead of 3."""
     descend = descend or polish
     converged = True
     if cap < 1:
@@ -184,7 +184,7 @@ def exchange(
 def harder(state: Allocation) -> float:
     """How many more tries so many features need: about as many as there are pairs of them."""
     K = min(state.K, state.d)
-    pairs = (1 + K) * (2 + K) / 24
+    pairs = max(1.0, (1 + K) * (2 + K) / 24)
     return pairs if state.n > TINY else min(2.0, pairs)
 
 
