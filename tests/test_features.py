@@ -501,7 +501,7 @@ DRAWN = "draws and the order of rows differ; test_weights compares the objective
 
 @parametrize_with_checks(
     [
-        KFeatures(),
+        KFeatures(2),
         StepwiseKFeatures(),
         BPMeans(),
         CollapsedBPMeans(),
