@@ -24,6 +24,7 @@ from madbayes import (
     OnlineKMeans,
     SpectralDPMeans,
 )
+from madbayes.gibbs import DPMixtureGibbs, IBPGibbs
 
 PRINTED = {
     f"check_sample_weight_equivalence_on_{kind}_data": (
@@ -81,6 +82,9 @@ def expected_failures(model):
         HardHDP(0.2, 0.3),
         HardHDP(1.0, 2.0, algorithm="paper"),
         KernelHardHDP(0.2, 0.3),
+        DPMixtureGibbs(n_iter=60, burn_in=30),
+        DPMixtureGibbs(0.5, alpha=1.0, n_iter=60, burn_in=30, n_chains=2),
+        IBPGibbs(n_iter=30, burn_in=10, init="empty"),
     ],
     expected_failed_checks=expected_failures,
 )
@@ -112,6 +116,7 @@ def test_scikit_learn_conventions_of_graphs(estimator, check):
         EllipticalMeans(3, random_state=0),
         KernelDPMeans(random_state=0),
         SpectralDPMeans(random_state=0),
+        DPMixtureGibbs(n_iter=60, burn_in=60, random_state=0),
     ],
     ids=str,
 )

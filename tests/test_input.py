@@ -19,6 +19,7 @@ from madbayes import (
     SpectralDPMeans,
     penalties,
 )
+from madbayes.gibbs import DPMixtureGibbs, IBPGibbs
 
 X = np.random.default_rng(0).normal(size=(40, 3))
 MODELS = [
@@ -41,9 +42,13 @@ MODELS = [
     HardHDP(1.0, 2.0),
     HardHDP(1.0, 2.0, algorithm="paper"),
 ]
+SAMPLERS = [
+    DPMixtureGibbs(n_iter=5, burn_in=0),
+    IBPGibbs(n_iter=5, burn_in=0),
+]  # they take no weights
 
 
-@pytest.mark.parametrize("model", MODELS, ids=str)
+@pytest.mark.parametrize("model", MODELS + SAMPLERS, ids=str)
 @pytest.mark.parametrize(
     ("bad", "error", "says"),
     [

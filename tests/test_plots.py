@@ -9,7 +9,8 @@ import pytest
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 
-from madbayes.plots import group_usage, groups, scatter
+from madbayes.gibbs import DPMixtureGibbs, IBPGibbs
+from madbayes.plots import group_usage, groups, scatter, trace
 from madbayes.plots.palette import COLORS, assign_colors
 
 
@@ -158,3 +159,35 @@ def test_groups_that_do_not_fit_the_rows(ax):
         groups(X, labels, labels, max_groups=0)
     with pytest.raises(ValueError, match="every label is negative"):
         group_usage([-1, -1], [0, 1], ax=ax)
+
+
+# Samplers
+
+
+def test_traces_of_what_was_drawn_one_line_for_each_chain(ax):
+    X = np.random.default_rng(0).normal(size=(20, 2))
+    model = DPMixtureGibbs(sigma=0.1, n_iter=30, burn_in=0, n_chains=2, random_state=0).fit(X)
+    axes = trace(model, title="a run")
+    assert [panel.get_ylabel() for panel in axes] == ["clusters", "log joint density", "α"]
+    assert axes[0].get_title(loc="left") == "a run"
+    first, second = axes[0].lines
+    np.testing.assert_array_equal(first.get_ydata(), model.n_clusters_samples_[:30])
+    np.testing.assert_array_equal(second.get_ydata(), model.n_clusters_samples_[30:])
+    axes[0].figure.savefig(io.BytesIO())
+    assert trace(model, ax=ax) is ax
+    assert ax.get_ylabel() == "clusters"
+    assert "R-hat" in ax.texts[0].get_text()
+    assert len(trace(model, ["sigma", "alpha"])) == 2
+    with pytest.raises(ValueError, match=r"names=\['beta'\] must be some of 'n_clusters'"):
+        trace(model, ["beta"])
+    with pytest.raises(ValueError, match="ax has 1 axes for the 2 names"):
+        trace(model, ["sigma", "alpha"], ax=ax)
+
+
+def test_traces_of_features(ax):
+    X = np.random.default_rng(0).normal(size=(12, 2))
+    model = IBPGibbs(n_iter=10, burn_in=0, init="empty", random_state=0).fit(X)
+    assert len(trace(model)) == 5
+    assert trace(model, ["sigma_x"], ax=ax).get_ylabel() == "σ of the noise"
+    with pytest.raises(Exception, match="not fitted"):
+        trace(IBPGibbs())

@@ -7,7 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from madbayes import cluster, features, graph, multi, penalties, plots
+    from madbayes import cluster, features, gibbs, graph, multi, penalties, plots
     from madbayes.cluster import (
         CollapsedDPMeans,
         DPMeans,
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         SpectralDPMeans,
     )
     from madbayes.features import BPMeans, CollapsedBPMeans, KFeatures, StepwiseKFeatures
+    from madbayes.gibbs import DPMixtureGibbs, IBPGibbs
     from madbayes.graph import GraphCut
     from madbayes.multi import HardHDP, KernelHardHDP
     from madbayes.progress import show_progress
@@ -32,9 +33,11 @@ __all__ = [
     "CollapsedDPMeans",
     "DPMeans",
     "DPMedoids",
+    "DPMixtureGibbs",
     "EllipticalMeans",
     "GraphCut",
     "HardHDP",
+    "IBPGibbs",
     "KFeatures",
     "KMeans",
     "KMedoids",
@@ -46,6 +49,7 @@ __all__ = [
     "StepwiseKFeatures",
     "cluster",
     "features",
+    "gibbs",
     "graph",
     "multi",
     "penalties",
@@ -59,6 +63,7 @@ _HOME = {
     "CollapsedDPMeans": "cluster",
     "DPMeans": "cluster",
     "DPMedoids": "cluster",
+    "DPMixtureGibbs": "gibbs",
     "EllipticalMeans": "cluster",
     "GraphCut": "graph",
     "KFeatures": "features",
@@ -69,6 +74,7 @@ _HOME = {
     "KernelDPMeans": "cluster",
     "SpectralDPMeans": "cluster",
     "HardHDP": "multi",
+    "IBPGibbs": "gibbs",
     "KernelHardHDP": "multi",
     "StepwiseKFeatures": "features",
     "show_progress": "progress",

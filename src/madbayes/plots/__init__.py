@@ -5,5 +5,6 @@ from madbayes.plots.groups import group_usage, groups
 from madbayes.plots.path import path
 from madbayes.plots.scatter import scatter
 from madbayes.plots.spectrum import spectrum
+from madbayes.plots.trace import trace
 
-__all__ = ["features", "group_usage", "groups", "path", "scatter", "spectrum"]
+__all__ = ["features", "group_usage", "groups", "path", "scatter", "spectrum", "trace"]
