@@ -60,8 +60,9 @@ def uci(name):
         from sklearn.datasets import fetch_openml
 
         frame = fetch_openml(data_id=number, as_frame=True)
-        codes = [c.cat.codes.where(c.notna()) if hasattr(c, "cat") else c for _, c in
-                 frame.data.items()]
+        codes = [
+            c.cat.codes.where(c.notna()) if hasattr(c, "cat") else c for _, c in frame.data.items()
+        ]
         X, y = np.column_stack([np.asarray(c, dtype=float) for c in codes]), frame.target.to_numpy()
     whole = np.isfinite(X).all(axis=1)
     return X[whole], np.unique(y[whole], return_inverse=True)[1]
