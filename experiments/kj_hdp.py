@@ -16,8 +16,8 @@ rows, 5 rows from each of 5 Gaussians. NMI with the Gaussians within each data s
 the sets and the seeds. Penalties by farthest-first from 5 (local) and 15 (global). HDP: Algorithm 2
 as printed, rows in the given order, empty clusters dropped and local clusters of a set that point
 to the same global one merged after each pass. HDP search: exact search, the same hints. k-means
-(10 starts) and DP-means as printed, on all rows at once (15) and on each set (5). Seconds are of one
-core, median over the seeds."""
+(10 starts) and DP-means as printed, on all rows at once (15) and on each set (5). Seconds are of
+one core, median over the seeds."""
 PAPER = {
     "HDP": {"nmi": 0.81, "g": 17, "mean_k_j": 4.4, "seconds": 28.8},
     "k-means all": {"nmi": 0.77, "seconds": 2.7},
