@@ -1,7 +1,7 @@
 """What the printed algorithms leave on the table: the same objective, the same price, real data.
 
-Two prices for each set: that of KJ's heuristic (farthest-first from the number of classes), which is
-what one row repays, and that of "auto", which is what a whole cluster repays.
+Two prices for each set: that of KJ's heuristic (farthest-first from the number of classes), which
+is what one row repays, and that of "auto", which is what a whole cluster repays.
 """
 
 import warnings
@@ -12,10 +12,10 @@ from common import ROOT, UCI, folder, need, timed, uci, write
 from madbayes import BPMeans, DPMeans, penalties
 
 SHAPES = {"s1": 15, "a1": 20, "d31": 31, "unbalance": 8}
-PROTOCOL = """Objective: squared error + price × number of clusters (or features). "paper": the printed
-algorithm from its printed start, rows in random order (the best of 10 greedy starts for features);
-"search": exact search at the same price. gap: objective of "paper" / objective of "search" - 1.
-Columns of the UCI sets and Old Faithful standardized."""
+PROTOCOL = """Objective: squared error + price × number of clusters (or features). "paper": the
+printed algorithm from its printed start, rows in random order (the best of 10 greedy starts for
+features); "search": exact search at the same price. gap: objective of "paper" / objective of
+"search" - 1. Columns of the UCI sets and Old Faithful standardized."""
 
 
 def standard(X):

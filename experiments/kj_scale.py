@@ -13,9 +13,9 @@ ROWS = 312_320
 PROTOCOL = """SIFT descriptors of 20 photographs, as many rows and columns as the paper's Photo
 Tourism patches (which may not be had here; so only sizes and times compare). DP-means as printed,
 rows in the given order, λ by farthest-first from "hint", until a pass changes nothing. Seconds are
-of this process on the processor, all threads together. Gibbs: sweeps from the clusters that
-DP-means found, columns centred, σ the mean squared error per column, α=1, on the first "gibbs_rows" rows; a
-sweep's time is scaled to all rows."""
+of this process on the processor, all threads together. Gibbs: sweeps from the clusters that DP-
+means found, columns centred, σ the mean squared error per column, α=1, on the first "gibbs_rows"
+rows; a sweep's time is scaled to all rows."""
 
 
 def descriptors():
