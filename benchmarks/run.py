@@ -9,7 +9,9 @@ import argparse
 
 import cosine
 import dp_means
+import ellipses
 import features
+import gibbs
 import graphs
 import hdp
 import how_many
@@ -27,9 +29,11 @@ SCRIPTS = {
     "cosine": cosine,
     "online": online,
     "medoids": medoids,
+    "ellipses": ellipses,
     "graphs": graphs,
     "kernels": kernels,
     "hdp": hdp,
+    "gibbs": gibbs,
 }
 
 

@@ -14,7 +14,6 @@ from pathlib import Path
 import numpy as np
 
 from madbayes.features import BPMeans
-from madbayes.penalties import feature_path
 from madbayes.plots.features import features
 
 
@@ -43,14 +42,12 @@ def main():
     out = Path(sys.argv[1] if len(sys.argv) > 1 else ".")
     folder = os.environ.get("MADBAYES_DATA")
     X, shape = tabletop(Path(folder)) if folder else bars()
-    path = feature_path(X, random_state=0)
-    best = path.best()
-    sys.stdout.write(f"{best.n_components} features, penalty {best.penalty:.4g}\n")
-    model = BPMeans(best.penalty, random_state=0).fit(X)
-    sys.stdout.write(f"{model.n_components_} features found; objective {model.objective_:.2f}\n")
+    model = BPMeans(random_state=0).fit(X)
+    sys.stdout.write(f"{model.evidence_.describe()}\n")
+    sys.stdout.write(f"penalty {model.penalty_:.4g}, objective {model.objective_:.2f}\n")
     figure = features(model, shape, X=X, title="What the pictures are made of")
     figure.savefig(out / "features.png", dpi=120)
-    path.plot().figure.savefig(out / "feature_path.png", dpi=120)
+    model.path_.plot().figure.savefig(out / "feature_path.png", dpi=120)
 
 
 if __name__ == "__main__":

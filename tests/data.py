@@ -13,3 +13,12 @@ def data_file(name: str) -> np.ndarray:
     if not folder or not (Path(folder) / name).exists():
         pytest.skip(f"needs {name} in the folder that MADBAYES_DATA names")
     return np.loadtxt(Path(folder) / name, delimiter=",", skiprows=1, usecols=(0, 1))
+
+
+def data_table(name: str) -> tuple[np.ndarray, np.ndarray]:
+    """The numbers of a CSV file, and its last column: labels."""
+    folder = os.environ.get("MADBAYES_DATA")
+    if not folder or not (Path(folder) / name).exists():
+        pytest.skip(f"needs {name} in the folder that MADBAYES_DATA names")
+    cells = np.loadtxt(Path(folder) / name, delimiter=",", skiprows=1, dtype=str)
+    return cells[:, :-1].astype(float), cells[:, -1]

@@ -71,7 +71,7 @@ def expected_failures(model):
         DPMedoids(2.0),
         DPMedoids(2.0, algorithm="paper"),
         EllipticalMeans(3),
-        EllipticalMeans(penalty=1.0),
+        EllipticalMeans(penalty=30.0),
         KernelDPMeans(),
         KernelDPMeans(0.5),
         KernelDPMeans(0.5, algorithm="paper"),

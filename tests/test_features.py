@@ -141,6 +141,19 @@ def test_against_all_allocations(K):
     assert reached >= 5
 
 
+@pytest.mark.parametrize("estimator", [BPMeans, CollapsedBPMeans])
+def test_best_of_up_to_three_features(estimator):
+    reached = 0
+    for seed in range(6):
+        rng = np.random.default_rng(seed)
+        X = rng.normal(size=(5, 2 + seed % 2)) * 2 + seed % 3
+        best = plain_k.least_objective(X, 1.0, 3)
+        found = estimator(1.0, max_components=3, random_state=0).fit(X).objective_
+        assert found >= best - 1e-9
+        reached += found <= best + 1e-9
+    assert reached == 6
+
+
 def test_search_reaches_the_planted_objective():
     for seed in range(5):
         X, Z, _ = bars(seed=seed)
@@ -211,8 +224,7 @@ def test_weights(model):
     weight = rng.integers(0, 3, len(X))
     J = fitted(model, X, sample_weight=weight).objective_
     repeated = fitted(model, np.repeat(X, weight, axis=0)).objective_
-    if not isinstance(model, CollapsedBPMeans):  # which is no more than a local minimum
-        assert repeated == pytest.approx(J)
+    assert repeated == pytest.approx(J)
     kept = fitted(model, X, sample_weight=weight)
     assert kept.assignments_.shape[0] == len(X)
     error = ((X - kept.inverse_transform(kept.assignments_)) ** 2).sum(axis=1) @ weight
@@ -303,6 +315,50 @@ def test_path_finds_the_planted_number():
     assert model.penalty_ == pytest.approx(best.penalty, rel=0.5)
 
 
+@pytest.mark.parametrize("model", [BPMeans(), StepwiseKFeatures(), CollapsedBPMeans()], ids=str)
+def test_auto_leaves_its_evidence(model):
+    noise = np.random.default_rng(0).standard_normal((40, 5))
+    for X, K in ((bars()[0], 4), (noise, 0), (noise + 9, 1)):
+        model = clone(model).set_params(random_state=0).fit(X)
+        assert model.n_components_ == model.evidence_.n_components == K
+        assert model.path_.best() == model.evidence_
+        assert model.penalty_ == model.evidence_.penalty
+        assert model.evidence_.describe().startswith(f"{K} feature")
+        low, high = model.path_.penalty_low, model.path_.penalty_high
+        step = model.path_.step_of(K)
+        assert low[step] <= model.penalty_ < high[step]
+    model.set_params(penalty=30.0).fit(bars()[0])
+    assert not hasattr(model, "evidence_") and not hasattr(model, "path_")
+
+
+@pytest.mark.parametrize("offset", [0, 30])
+def test_groups_that_do_not_add_up_are_called_so(offset):
+    X = np.repeat([[0, 0], [8, 0], [0, 8]], 20, axis=0)
+    X = X + np.random.default_rng(0).normal(size=(60, 2)) + offset
+    model = BPMeans(random_state=0).fit(X)
+    assert model.n_components_ == (3 if offset else 2)
+    assert "a clustering" in model.evidence_.reason
+    assert "a clustering" not in BPMeans(random_state=0).fit(bars()[0]).evidence_.reason
+
+
+def test_auto_on_many_rows_looks_at_some():
+    X, Z, _ = bars(6000)
+    model = BPMeans(random_state=0).fit(X)
+    assert model.n_components_ == model.evidence_.n_components == 4
+    error = plain.collapsed_objective(X, Z, model.penalty_)
+    assert model.objective_ <= error * (1 + 1e-9)
+    assert len(model.path_.labels[0]) < len(X)
+
+
+def test_search_of_some_rows_is_settled_on_all():
+    X, Z, _ = bars(20_000)
+    rare = np.arange(0, 20_000, 2000)  # too few for a selection of rows to be sure to hold
+    X[rare] += 100.0
+    Z = np.column_stack([Z, np.isin(np.arange(20_000), rare)])
+    model = BPMeans(20_000.0, random_state=0).fit(X)
+    assert model.objective_ <= plain.collapsed_objective(X, Z, 20_000.0) * (1 + 1e-9)
+
+
 def test_noise_has_no_features():
     for seed in range(3):
         X = np.random.default_rng(seed).standard_normal((150, 12))
@@ -377,6 +433,8 @@ def test_no_feature_is_drawn_too():
         (KFeatures(2, init=np.ones((3, 3))), "init has shape"),
         (KFeatures(2, assignment="coordinate", effort=5), "effort=5 is the patience"),
         (KFeatures(2, n_jobs=0), "n_jobs=0"),
+        (KFeatures(2, effort="much"), "effort='much' must be"),
+        (BPMeans(1.0, algorithm="paper", effort=3), "effort=3 is the patience"),
     ],
 )
 def test_bad_parameters_are_named(model, message):
@@ -394,6 +452,40 @@ def test_bad_rows_and_weights():
         model.inverse_transform(np.ones((1, 3)))
 
 
+@pytest.mark.parametrize("model", ALL, ids=NAMES)
+def test_scales(model):
+    X = bars(30)[0]
+    names = model.get_params()
+    here = fitted(model, X)
+    for scale in (1e-140, 1e140):
+        if "penalty" in names:
+            model = clone(model).set_params(penalty=30.0 * scale**2)
+        there = fitted(model, X * scale)
+        np.testing.assert_array_equal(there.assignments_, here.assignments_)
+    for bad, says in ((1e160, "overflow"), (1e-160, "underflow")):
+        with pytest.raises(ValueError, match=says):
+            fitted(model, X * bad)
+    with pytest.raises(ValueError, match="overflow"):
+        here.transform(X * 1e160)
+    for unit in (2.0**300, 2.0**-300):
+        model = clone(model)
+        if "penalty" in names:
+            model.set_params(penalty=30.0 * unit)
+        there = fitted(model, X, sample_weight=np.full(len(X), unit))
+        np.testing.assert_array_equal(there.assignments_, here.assignments_)
+        assert there.objective_ == pytest.approx(here.objective_ * unit)
+    with pytest.raises(ValueError, match="sample_weight reaches"):
+        fitted(model, X, sample_weight=np.full(len(X), 1e306))
+
+
+@pytest.mark.parametrize("model", ALL, ids=NAMES)
+def test_history_never_rises_in_single_precision(model):
+    X = (bars(60, noise=0.5)[0] + 1000).astype(np.float32)
+    model = fitted(model, X)
+    assert (np.diff(model.objective_history_) <= 0).all()
+    assert model.objective_history_[-1] == model.objective_
+
+
 # With repeated rows other rows are drawn and the order differs, and many allocations fit equally
 # well: objectives agree (test_weights), which of the allocations is found need not.
 DRAWN = "draws and the order of rows differ; test_weights compares the objectives"
@@ -401,11 +493,12 @@ DRAWN = "draws and the order of rows differ; test_weights compares the objective
 
 @parametrize_with_checks(
     [
-        KFeatures(2, effort=0.1),
-        StepwiseKFeatures(5.0, effort=0.1),
-        BPMeans(5.0, effort=0.1),
+        KFeatures(),
+        StepwiseKFeatures(),
+        BPMeans(),
+        CollapsedBPMeans(),
+        BPMeans(5.0),
         BPMeans(5.0, algorithm="paper"),
-        CollapsedBPMeans(5.0),
     ],
     expected_failed_checks=lambda estimator: {
         "check_sample_weight_equivalence_on_dense_data": DRAWN,

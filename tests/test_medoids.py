@@ -14,9 +14,10 @@ from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.metrics import pairwise_distances
 
 import madbayes._engine.dissimilarity as engine
-import madbayes.cluster.dp_medoids as dp
+import madbayes.cluster.medoid_path as path
 from madbayes import DPMedoids, KMedoids
-from madbayes.cluster.kmedoids import grow
+from madbayes._engine.threads import workers
+from madbayes.cluster.medoid_search import grow
 
 
 def table(kind, n=40, seed=0):
@@ -139,15 +140,32 @@ def test_the_search_ends_where_no_change_helps(n, k, penalty, seed, square):
 
 def test_the_search_nearly_always_finds_the_minimum_of_few_rows():
     found = {"k": 0, "open": 0}
-    for seed in range(20):
-        D = exact(table("plain", 9, seed))
+    for seed in range(45):
+        r = np.random.default_rng(seed)
+        kind = seed % 3
+        D = [exact(table("plain", 9, seed)), exact(r.normal(size=(9, 1))), lopsided(9, seed)][kind]
         w = weights(9, seed)
         least = plain.lowest_objective(D, [3], w)
-        found["k"] += KMedoids(3, metric="precomputed").fit(D, None, w).objective_ <= least + 1e-9
-        least = plain.lowest_objective(D, range(1, 10), w, 6.0)
-        model = DPMedoids(6.0, metric="precomputed").fit(D, None, w)
+        model = KMedoids(3, metric="precomputed", random_state=0).fit(D, None, w)
+        found["k"] += model.objective_ <= least + 1e-9
+        penalty = float(r.uniform(0.05, 0.5) * (w @ D).min())
+        least = plain.lowest_objective(D, range(1, 10), w, penalty)
+        model = DPMedoids(penalty, metric="precomputed", random_state=0).fit(D, None, w)
         found["open"] += model.objective_ <= least + 1e-9
-    assert found["k"] >= 18 and found["open"] >= 18, found
+    assert found["k"] >= 43 and found["open"] >= 43, found
+
+
+def test_effort_is_patience():
+    X = make_blobs(300, 2, centers=20, cluster_std=2.0, random_state=0)[0]
+    for make in (lambda e: KMedoids(20, effort=e), lambda e: DPMedoids(20.0, effort=e)):
+        none, usual, more = (make(e).set_params(random_state=0).fit(X) for e in (1e-9, 1, 10))
+        assert more.objective_ <= usual.objective_ <= none.objective_
+        assert more.objective_ < none.objective_
+        assert (np.diff(more.objective_history_) <= 0).all()
+    with pytest.raises(ValueError, match="effort=0"):
+        KMedoids(2, effort=0).fit(X)
+    with pytest.raises(TypeError, match="effort='much'"):
+        DPMedoids(2.0, effort="much").fit(X)
 
 
 def test_the_lazy_start_takes_what_saves_most_each_time():
@@ -221,6 +239,31 @@ def test_weights_count_rows(model):
     np.testing.assert_array_equal(without.labels_, labels[w > 0])
 
 
+@pytest.mark.parametrize("metric", ["euclidean", "sqeuclidean", "cosine", "manhattan"])
+def test_a_dissimilarity_does_not_depend_on_the_rows_around_it(metric):
+    X = np.random.default_rng(0).normal(size=(97, 40)) + 5
+    X[3] = 0
+    with workers(1) as run:
+        whole = engine.matrix(X, metric, {}, run)
+        for rows in ([0, 3], range(50), [7, 96, 20]):
+            at = np.array(rows)
+            some = engine.matrix(X[at], metric, {}, run)
+            np.testing.assert_array_equal(some, whole[np.ix_(at, at)])
+            np.testing.assert_array_equal(engine.to_points(X, X[at], metric, {}, run), whole[:, at])
+
+
+def test_cosine_with_rows_of_zeros():
+    X = np.array([[1.0, 0], [2, 0.1], [0, 0], [0, 0], [0, 3], [0.1, 2]])
+    model = KMedoids(3, metric="cosine", random_state=0).fit(X)
+    assert model.labels_[0] == model.labels_[1] and model.labels_[4] == model.labels_[5]
+    assert model.labels_[2] == model.labels_[3] and len(set(model.labels_)) == 3
+    D = model.transform(X)
+    np.testing.assert_array_equal(np.delete(D[2], model.labels_[2]), 1.0)
+    with workers(1) as run:
+        whole = [engine.matrix(rows, "cosine", {}, run) for rows in (X, sp.csr_array(X))]
+    np.testing.assert_allclose(*whole, atol=1e-15)
+
+
 def words():
     text = ["ant", "and", "any", "hand", "land", "horse", "house", "mouse", "grouse"]
     return np.array(
@@ -248,7 +291,7 @@ def words():
 def test_a_metric_is_its_matrix(metric, params):
     X = np.round(table("plain", 60) + 9)
     D = pairwise_distances(X, metric=metric, **(params or {}))
-    for model in (KMedoids(4), DPMedoids(float(D.mean()) * 3)):
+    for model in (KMedoids(4, random_state=0), DPMedoids(float(D.mean()) * 3, random_state=0)):
         by_matrix = model.set_params(metric="precomputed").fit(D)
         objective, labels, moved = by_matrix.objective_, by_matrix.labels_, by_matrix.transform(D)
         assert not hasattr(by_matrix, "cluster_centers_")
@@ -337,9 +380,10 @@ def test_auto_finds_clusters_that_are_apart(metric, k):
         centers = r.permutation([(a, b) for a in range(4) for b in range(3)])[:k] * 12.0
         X, _ = make_blobs(40 * k, centers=centers, random_state=seed)
         model = DPMedoids(metric=metric).fit(X)
-        assert model.n_clusters_ == k
-        low, high = model.staircase_[model.staircase_[:, 0] == k][0, 1:]
-        assert low < model.penalty_ < high
+        assert model.n_clusters_ == model.evidence_.n_clusters == k
+        step = model.path_.step_of(k)
+        assert model.path_.penalty_low[step] < model.penalty_ < model.path_.penalty_high[step]
+        assert model.evidence_.strength == "strong"
 
 
 @pytest.mark.parametrize("shape", [(20, 2), (60, 1), (200, 2), (400, 5), (200, 40)])
@@ -355,17 +399,43 @@ def test_auto_with_a_hint_a_cap_and_a_sample(monkeypatch):
     assert DPMedoids().fit(X).n_clusters_ == 4
     assert 5 <= DPMedoids(n_clusters_hint=7).fit(X).n_clusters_ <= 11
     assert DPMedoids(max_clusters=2).fit(X).n_clusters_ <= 2
-    monkeypatch.setattr(dp, "SAMPLE", 150)
+    monkeypatch.setattr(path, "SAMPLE", 150)
     first = DPMedoids(random_state=0).fit(X)
     assert first.n_clusters_ == 4
     assert DPMedoids(random_state=0).fit(X).penalty_ == first.penalty_
 
 
+@pytest.mark.parametrize("algorithm", ["search", "paper"])
+def test_auto_is_on_the_scale_of_the_algorithm(algorithm):
+    X, _ = make_blobs(150, centers=[[0, 0], [9, 0], [0, 9]], random_state=0)
+    for metric in ("euclidean", "sqeuclidean", "manhattan"):
+        model = DPMedoids(algorithm=algorithm, metric=metric, random_state=0).fit(X)
+        assert model.n_clusters_ == model.evidence_.n_clusters == 3
+        assert model.evidence_.penalty == model.penalty_
+        again = DPMedoids(model.penalty_, algorithm=algorithm, metric=metric, random_state=0).fit(X)
+        assert again.n_clusters_ == 3
+        assert not hasattr(model.set_params(penalty=9.0).fit(X), "evidence_")
+        assert not hasattr(model, "path_")
+
+
+@pytest.mark.parametrize("hint", [1, 2, 4, 9, 20, 50])
+def test_the_number_is_what_evidence_says(hint):
+    for X in (table("plain"), table("twice"), table("one column"), np.ones((40, 2))):
+        for algorithm in ("search", "paper"):
+            model = DPMedoids(n_clusters_hint=hint, algorithm=algorithm, random_state=0).fit(X)
+            assert model.n_clusters_ == model.evidence_.n_clusters
+            if algorithm == "search" and hint <= 9 and np.ptp(X) > 0:
+                assert -(-2 * hint // 3) <= model.n_clusters_ <= hint + max(1, hint // 2)
+
+
 def test_farthest_first():
     X = np.array([[0.0], [1.0], [5.0], [10.0]])
     # the best single row is 1 (or 5, with the same total: the lower index), then 10, then 5
-    model = DPMedoids("farthest-first", n_clusters_hint=2).fit(X)
+    model = DPMedoids("farthest-first", n_clusters_hint=2, algorithm="paper").fit(X)
     assert model.penalty_ == 4.0
+    for hint in (1, 2, 3, 4):
+        model = DPMedoids("farthest-first", n_clusters_hint=min(hint, 3)).fit(X)
+        assert model.n_clusters_ == min(hint, 3)
     with pytest.raises(ValueError, match="needs n_clusters_hint"):
         DPMedoids("farthest-first").fit(X)
     with pytest.raises(ValueError, match=r"n_clusters_hint=5 is more than X can give"):
@@ -407,7 +477,8 @@ def test_one_row_equal_rows_and_as_many_clusters_as_rows():
         (DPMedoids(3.0, metric="precomputed"), r"square matrix.*\(40, 3\)"),
         (DPMedoids(-1.0), r"penalty=-1.0 must be.*unit of the metric"),
         (DPMedoids(max_clusters=0), "max_clusters=0"),
-        (DPMedoids(1.0, n_clusters_hint=0), "n_clusters_hint=0"),
+        (DPMedoids(n_clusters_hint=0), "n_clusters_hint=0"),
+        (DPMedoids(1.0, n_clusters_hint=3), "n_clusters_hint=3 would be ignored"),
         (KMedoids(2, metric=lambda x, y: -1.0), "finite and >= 0"),
         (KMedoids(2, metric=lambda x, y: np.nan), "finite and >= 0"),
     ],
@@ -422,6 +493,16 @@ def test_bad_types_weights_and_matrices():
     for penalty in ("cheap", None, True, [1.0]):
         with pytest.raises(TypeError, match="unit of the metric"):
             DPMedoids(penalty).fit(X)
+    for weight in (1e300, 1e-300):
+        with pytest.raises(ValueError, match="sample_weight reaches"):
+            KMedoids(2).fit(X, sample_weight=np.full(len(X), weight))
+    for model in (KMedoids(2), DPMedoids(3.0), DPMedoids()):
+        model.set_params(metric="precomputed")
+        for factor, weight in ((1e280, 1e90), (1e-280, 1e-90)):
+            with pytest.raises(
+                ValueError, match=r"weights up to .*(over|under)flow.*sample_weight"
+            ):
+                model.fit(exact(X) * factor, sample_weight=np.full(len(X), weight))
     with pytest.raises(TypeError, match="metric_params"):
         KMedoids(2, metric_params=3).fit(X)
     with pytest.raises(ValueError, match="of positive weight"):

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     )
     from madbayes.features import BPMeans, CollapsedBPMeans, KFeatures, StepwiseKFeatures
     from madbayes.gibbs import DPMixtureGibbs, IBPGibbs
-    from madbayes.graph import GraphCut
+    from madbayes.graph import GraphCut, NeighborCut
     from madbayes.multi import HardHDP, KernelHardHDP
     from madbayes.progress import show_progress
 
@@ -43,6 +43,7 @@ __all__ = [
     "KMedoids",
     "KernelDPMeans",
     "KernelHardHDP",
+    "NeighborCut",
     "OnlineDPMeans",
     "OnlineKMeans",
     "SpectralDPMeans",
@@ -66,6 +67,7 @@ _HOME = {
     "DPMixtureGibbs": "gibbs",
     "EllipticalMeans": "cluster",
     "GraphCut": "graph",
+    "NeighborCut": "graph",
     "KFeatures": "features",
     "KMeans": "cluster",
     "OnlineDPMeans": "cluster",

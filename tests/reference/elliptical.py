@@ -16,7 +16,7 @@ def parameters(Y, z, w, phi, lam):
 
 
 def objective(Y, z, w, phi, lam, penalty, means, covariances):
-    """The formula at the head of cluster/elliptical.py, term by term."""
+    """The formula at the head of cluster/elliptical_paper.py, term by term."""
     d = Y.shape[1]
     total = penalty * len(means)
     for y, c, a in zip(Y, z, w, strict=True):
@@ -59,22 +59,3 @@ def alternate(Y, z, w, phi, lam, penalty=np.inf, max_iter=300):
         z = np.unique(new, return_inverse=True)[1]
         history.append(of_division(Y, z, w, phi, lam, price))
     return z, history
-
-
-def lowest_neighbour(Y, z, w, phi, lam, penalty, least):
-    """After one row move (from clusters of more than `least` rows), opening or merge: all tried.
-
-    Without a penalty the number of clusters stays.
-    """
-    best, k = np.inf, max(z) + 1
-    for i in range(len(Y)):
-        if penalty == 0 and np.sum(z == z[i]) <= least:
-            continue
-        for c in range(k + (penalty > 0)):
-            moved = z.copy()
-            moved[i] = c
-            best = min(best, of_division(Y, moved, w, phi, lam, penalty))
-    for a in range(k if penalty > 0 else 0):
-        for b in range(a):
-            best = min(best, of_division(Y, np.where(z == a, b, z), w, phi, lam, penalty))
-    return best

@@ -59,3 +59,9 @@ def least_error(X, K):
         Z = np.column_stack(chosen)
         best = min(best, objective(X, Z, fit_features(X, Z)))
     return best
+
+
+def least_objective(X, penalty, most):
+    """The least error + penalty × number of features, with up to `most` of them."""
+    errors = [(np.asarray(X) ** 2).sum(), *(least_error(X, K) for K in range(1, most + 1))]
+    return min(error + penalty * K for K, error in enumerate(errors))

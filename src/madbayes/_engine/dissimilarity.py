@@ -1,24 +1,25 @@
-"""Dissimilarities between rows by any metric, and what estimators with medoids share."""
+"""Dissimilarities between rows by any metric."""
 
 from collections.abc import Callable
+from math import fsum
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 from sklearn.metrics import pairwise_distances
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import validate_data
 
-from madbayes._engine.checks import check_rows, check_weight
+from madbayes._engine.checks import check_rows
 from madbayes._engine.partition import measure_to_fit
 from madbayes._engine.rows import Rows, segments
 from madbayes._engine.seeding import squared_distances
-from madbayes._engine.threads import Run, workers
-from madbayes._estimators.centers import CentersMixin
-from madbayes._estimators.novelty_mixin import NoveltyMixin
+from madbayes._engine.threads import Run
 from madbayes._kernels.medoids import symmetric
 
 Metric = str | Callable[[np.ndarray, np.ndarray], float]
-EUCLIDEAN = ("euclidean", "l2", "sqeuclidean")  # by plain sums, in threads
+# By plain sums over the columns of two rows, in threads. scikit-learn takes these from a product of
+# matrices, whose last digits depend on the shape of the matrices and on the processor.
+DIRECT = ("euclidean", "l2", "nan_euclidean", "sqeuclidean", "cosine")
 MATRIX_GIB = 8  # the largest matrix that is made
 POINTS = 32  # points at a time
 ROUNDING = 1e-6  # a negative value of at most this share of the largest is zero
@@ -59,7 +60,7 @@ def check_params(X: Any, metric: Metric, params: Any) -> dict[str, Any]:
     if params is not None and not isinstance(params, dict):
         raise TypeError(f"metric_params={params!r} must be a dict of options, or None.")
     params = dict(params or {})
-    if params and (metric == "precomputed" or is_euclidean(metric)):
+    if params and (metric == "precomputed" or is_direct(metric)):
         raise ValueError(f"metric_params={params!r}: metric={metric!r} takes no options.")
     if sp.issparse(X):
         return params
@@ -77,8 +78,8 @@ def matrix(X: Any, metric: Metric, params: dict[str, Any], run: Run) -> np.ndarr
         D = np.ascontiguousarray(X)
         D = D if symmetric(frozen(D)) else np.ascontiguousarray(D.T)
         return frozen(D)
-    source = Rows(X)
-    size = n * n * (source.dtype.itemsize if is_euclidean(metric) else 8)
+    source = Rows(X, unit=metric == "cosine")
+    size = n * n * (source.dtype.itemsize if is_direct(metric) else 8)
     if size > MATRIX_GIB * 2**30:
         raise ValueError(
             f"The dissimilarities of {n} rows would take {size / 2**30:.1f} GiB, more than the "
@@ -86,16 +87,14 @@ def matrix(X: Any, metric: Metric, params: dict[str, Any], run: Run) -> np.ndarr
             "or pass a matrix of your own with metric='precomputed'; float32 rows with a Euclidean "
             "metric need half as much."
         )
-    if not is_euclidean(metric):
+    if not is_direct(metric):
         return frozen(checked(pairwise_distances(X, metric=metric, **params), metric))
     measure_to_fit(source, None, run)  # refuses what would over- or underflow
     D = np.empty((n, n), dtype=source.dtype)
 
     def partial(first: int) -> None:
         chosen = np.arange(first, min(first + POINTS, n))
-        part = squared_distances(source, first, n, source.take(chosen))
-        if metric != "sqeuclidean":
-            np.sqrt(part, out=part)
+        part = direct(source, first, n, source.take(chosen), metric)
         D[chosen, first:] = part
         D[first:, chosen] = part.T
 
@@ -114,25 +113,67 @@ def to_points(
     X: Any, points: np.ndarray, metric: Metric, params: dict[str, Any], run: Run
 ) -> np.ndarray:
     """(n, m) dissimilarities of the rows of X to m points."""
-    source = Rows(X)
-    if not is_euclidean(metric):
+    unit = metric == "cosine"
+    source = Rows(X, unit=unit)
+    if not is_direct(metric):
         out = pairwise_distances(X, points, metric=metric, **params)
         return checked(out, metric).astype(source.dtype, copy=False)
-    points = np.ascontiguousarray(points, dtype=np.float64)
+    points = Rows(points, unit=unit).take(np.arange(len(points)))
     out = np.empty((source.n, points.shape[0]), dtype=source.dtype)
 
     def partial(cut: tuple[int, int]) -> None:
         for first in range(*cut, 1024):
             last = min(first + 1024, cut[1])
-            part = squared_distances(source, first, last, points)
-            out[first:last] = (part if metric == "sqeuclidean" else np.sqrt(part, out=part)).T
+            out[first:last] = direct(source, first, last, points, metric).T
 
     run(partial, segments(source.n, 1))
     return checked(out, metric)
 
 
-def is_euclidean(metric: Metric) -> bool:
-    return isinstance(metric, str) and metric in EUCLIDEAN
+def direct(source: Rows, first: int, last: int, points: np.ndarray, metric: Metric) -> np.ndarray:
+    """(m, last - first) dissimilarities of a range of rows to m points, by one of DIRECT.
+
+    1 - cos is half the squared distance at length 1; a row of zeros is 1 away from all others.
+    """
+    out = squared_distances(source, first, last, points)
+    if metric == "sqeuclidean":
+        return out
+    if metric != "cosine":
+        return np.sqrt(out, out=out)
+    out /= 2
+    origin = np.zeros((1, source.d))
+    empty = squared_distances(source, first, last, origin)[0] == 0
+    out[(points == 0).all(axis=1)[:, None] != empty] = 1.0
+    return out
+
+
+def is_direct(metric: Metric) -> bool:
+    return isinstance(metric, str) and metric in DIRECT
+
+
+def check_total(D: np.ndarray, weight: np.ndarray) -> None:
+    """Sums of weighted dissimilarities must neither overflow nor vanish."""
+    highest, heaviest = float(D.max()), float(weight.max())
+    with np.errstate(over="ignore"):
+        most, least = np.sum(weight) * highest, heaviest * highest
+    if not most < 1e307:
+        raise ValueError(
+            f"dissimilarities up to {highest:.3g} and weights up to {heaviest:.3g}: their sum "
+            "would overflow float64. Divide sample_weight (or X) by a large number."
+        )
+    if highest > 0 and least < 1e-290:
+        raise ValueError(
+            f"dissimilarities up to {highest:.3g} and weights up to {heaviest:.3g}: their products "
+            "would underflow float64. Multiply sample_weight (or X) by a large number."
+        )
+
+
+def paid(weight: np.ndarray | None, costs: np.ndarray) -> float:
+    """Σ w·cost, rounded once: whatever the order of the rows, and rows of weight 0 change nothing.
+
+    (A product of vectors is rounded as its length and the processor have it.)
+    """
+    return fsum((costs if weight is None else weight * costs).tolist())
 
 
 def checked(D: np.ndarray, metric: Metric) -> np.ndarray:
@@ -152,77 +193,3 @@ def frozen(D: np.ndarray) -> np.ndarray:
     D = D.view(np.ndarray)
     D.flags.writeable = False
     return D
-
-
-class MedoidsMixin(CentersMixin):
-    """Estimators with `medoid_indices_`."""
-
-    metric: Metric  # type: ignore[assignment]
-    medoid_indices_: np.ndarray
-
-    def transform(self, X: Any) -> np.ndarray:
-        """Dissimilarities to the medoids, (n_rows, n_clusters).
-
-        With metric="precomputed", X has the dissimilarities to all the rows of `fit`.
-        """
-        return self._to_medoids(self._new_rows(X))
-
-    _distance_power = 1.0  # what the objective adds up is the dissimilarity itself
-
-    def _new_rows(self, X: Any) -> Any:
-        check_is_fitted(self)
-        return check_dissimilar(self, X, reset=False)
-
-    def _gaps(self, X: Any) -> np.ndarray:
-        return self._to_medoids(X)
-
-    _closest = NoveltyMixin._closest
-
-    def _held_out(
-        self, X: Any, rows: np.ndarray, label: np.ndarray, weight: np.ndarray, total: np.ndarray
-    ) -> np.ndarray:
-        """A medoid is where it is whether a row is there or not; the medoids themselves are not
-        held out."""
-        own = self._gaps(X[rows])[np.arange(len(rows)), label].astype(np.float64)
-        own[np.isin(rows, self.medoid_indices_)] = np.nan
-        return np.where(total[label] - weight <= 1e-12 * total[label], np.inf, own)
-
-    def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
-        """Minus the sum of dissimilarities to the nearest medoids: larger is better."""
-        return -self._nearest(X, sample_weight)[1]
-
-    def _nearest(self, X: Any, sample_weight: Any = None) -> tuple[np.ndarray, float]:
-        """Labels and the sum of dissimilarities."""
-        X = self._new_rows(X)
-        return self._measure(X, check_weight(sample_weight, X.shape[0]))
-
-    def _measure(self, X: Any, weight: np.ndarray | None) -> tuple[np.ndarray, float]:
-        D = self._to_medoids(X)
-        labels = D.argmin(axis=1).astype(np.int32)
-        lowest = D[np.arange(len(D)), labels].astype(np.float64)
-        return labels, float(lowest.sum() if weight is None else weight @ lowest)
-
-    def _to_medoids(self, X: Any) -> np.ndarray:
-        if self.metric == "precomputed":
-            return np.ascontiguousarray(X[:, self.medoid_indices_])
-        with workers(self.n_jobs) as run:
-            return to_points(X, self.cluster_centers_, self.metric, self._metric_params, run)
-
-    def _store_medoids(self, X: Any, medoids: np.ndarray) -> None:
-        self.medoid_indices_ = medoids
-        if self.metric == "precomputed":
-            self.__dict__.pop("cluster_centers_", None)  # of an earlier fit by another metric
-        else:
-            source = Rows(X)
-            self.cluster_centers_ = source.take(medoids).astype(source.dtype)
-
-    @property
-    def _n_features_out(self) -> int:
-        return int(self.medoid_indices_.shape[0])
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.pairwise = self.metric == "precomputed"
-        tags.input_tags.positive_only = self.metric == "precomputed"
-        tags.input_tags.sparse = self.metric != "precomputed"
-        return tags

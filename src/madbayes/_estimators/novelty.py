@@ -9,9 +9,10 @@ For the held-out distances r of the rows of one cluster (docs/adr/0019):
    gamma variable, for which r^⅔ is nearly normal (Wilson & Hilferty 1931) and so y exponential. Its
    two parameters are averaged over what they may be, which keeps the share right on average for few
    rows too: given θ = ξ/σ, log(1 + θy) is exponential with mean ξ, ξ can be integrated out, and the
-   share beyond y is (1 + log(1 + θy)/Λ)^-m with Λ = Σ log(1 + θy_i); θ runs over a grid.
-3. *Few rows.* A cluster with n rows takes n/(n + 50) of its distances from its own rows, and the
-   rest from those of all clusters, each divided by the size of its cluster without that row.
+   share beyond y is (1 + log(1 + θy)/Λ)^-m with Λ = Σ log(1 + θy_i); θ runs over a grid. Rows that
+   are far from any such law count too: the share is never below half of what was seen.
+3. *Few rows.* A cluster with n < 100 rows takes n/100 of each such distance from its own rows, and
+   the rest from those of all clusters, each divided by the size of its cluster without that row.
 
 Clusters of at most `FEW` rows, if they are exceptions, tell nothing about how far rows are from
 their own cluster: to be right for rows like theirs, they count as far rows of the nearest cluster
@@ -24,9 +25,9 @@ from scipy.special import log_ndtr, ndtr, ndtri_exp
 LEVELS = np.arange(-12, 25) / 4.0  # normal scores of the shares that are kept: .9987 to 1e-9
 SHARES = ndtr(-LEVELS)
 TAIL_ROWS, TAIL_SHARE = 5.0, 0.5  # the tail has 5√n rows, but not more than half
-SHAPE, SPREAD = 0.15, 0.27  # of ξ before the rows are seen; Gaussian rows have 0, t with 4 df 0.35
+SHAPE, SPREAD = 0.15, (0.4, 0.22)  # of ξ before the rows are seen: the likeliest, to each side
 OWN_ROWS = 10  # fewer rows have no law of their own
-SHARED_ROWS = 50.0  # what all clusters together count beside the rows of one
+ALL_OWN_ROWS = 100.0  # so many have nothing else
 SHARED_SCALE = 3.0  # the same for its size
 FEW, EXCEPTIONS = 3, 0.1  # clusters of so few rows are exceptions up to this share of all rows
 FARTHEST = np.finfo(np.float64).max
@@ -36,7 +37,8 @@ NORMAL_GAP = 0.8416212335729143  # between these two shares of a normal variable
 
 def tail_shares(y: np.ndarray, u: np.ndarray, at: np.ndarray) -> np.ndarray:
     """2. The share of excesses beyond `at`, from the excesses y > 0 with weights u."""
-    y, u = np.append(y, 1.0), np.append(u, 1.0)  # one more, as large as it should be
+    if not y.size or y.max() < 1e-9:  # nothing to learn from
+        y, u = np.ones(1), np.ones(1)
     m = u.sum()
     mean = (u @ y) / m
     theta = np.concatenate(
@@ -48,7 +50,8 @@ def tail_shares(y: np.ndarray, u: np.ndarray, at: np.ndarray) -> np.ndarray:
     )
     total = np.log1p(np.outer(theta, y)) @ u
     shape = total / m
-    log_weight = m * np.log(theta / total) - total - 0.5 * ((shape - SHAPE) / SPREAD) ** 2
+    prior = (shape - SHAPE) / np.where(shape < SHAPE, *SPREAD)
+    log_weight = m * np.log(theta / total) - total - 0.5 * prior**2
     log_weight[(shape < -1.0) | (shape > 2.0)] = -np.inf
     weight = np.exp(log_weight - log_weight.max()) * np.gradient(shape)
     with np.errstate(divide="ignore"):
@@ -87,7 +90,9 @@ def quantiles(r: np.ndarray, weight: np.ndarray) -> np.ndarray:
     below = np.minimum.accumulate(tail_shares(y[:first] - y[first], u[:first], at)) * share[first]
     tail = SHARES < share[first]
     excess = np.interp(-np.log(SHARES[tail]), -np.log(np.maximum(below, 1e-300)), at)
-    out[tail] = np.maximum(middle - s * ndtri_exp(-(y[first] + excess)), 0.0) ** 1.5
+    fitted = np.maximum(middle - s * ndtri_exp(-(y[first] + excess)), 0.0) ** 1.5
+    seen = np.interp(2.0 * SHARES[tail], share, r)  # whatever the law of the tail says
+    out[tail] = np.maximum(fitted, seen)
     return np.maximum.accumulate(out)
 
 
@@ -110,7 +115,7 @@ def calibrate(r: np.ndarray, label: np.ndarray, weight: np.ndarray, k: int) -> n
     for c in np.flatnonzero(drawn >= OWN_ROWS):
         rows = order[ends[c] - drawn[c] : ends[c]]
         mine = quantiles(r[rows], weight[rows])
-        own = drawn[c] / (drawn[c] + SHARED_ROWS)
+        own = min(1.0, drawn[c] / ALL_OWN_ROWS)
         out[c] = np.where(mine < FARTHEST, own * mine + (1.0 - own) * out[c], out[c])
     return np.maximum.accumulate(out, axis=1)
 
@@ -154,9 +159,7 @@ def p_values(r: np.ndarray, label: np.ndarray, table: np.ndarray) -> np.ndarray:
             continue
         q = table[label[rows[0]]]
         far = r[rows]
-        p = ndtr(
-            -np.interp(-far, -q[::-1], LEVELS[::-1])
-        )  # reversed: among equals the largest share
+        p = ndtr(-np.interp(-far, -q[::-1], LEVELS[::-1]))  # so equal ones get the largest share
         beyond = far > q[-1]
         if beyond.any():  # as a power of the distance, from the last two
             ratio = np.log(q[-1] / q[-2]) if q[-2] > 0 else 0.0

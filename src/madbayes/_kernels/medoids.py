@@ -3,7 +3,8 @@
 Letters: D (n, n), D[c, i] is what row i pays when c is its medoid; w weights, all positive; M the
 medoids, in its first k slots; near and second: the slots of the medoids that cost a row least and
 next to least, dn and ds what they cost (second = -1, ds = inf when there is only one).
-λ is `penalty`, `cap` the largest number of medoids. J = Σ_i w_i dn_i + λk.
+λ is `penalty`, `cap` the largest number of medoids. J = Σ_i w_i dn_i + λk. `stop` ends what may
+take long (`_engine.threads.patient`).
 """
 
 import numpy as np
@@ -97,7 +98,7 @@ def losses(w, k, near, dn, ds, loss):
 
 
 @kernel
-def sweep(D, w, M, k, cap, penalty, near, second, dn, ds, idle):
+def sweep(D, w, M, k, cap, penalty, near, second, dn, ds, idle, stop):
     """One pass of all rows as candidates, each taken at once where it lowers J.
 
     A candidate replaces the medoid that it replaces best, or becomes one more; medoids that do not
@@ -112,7 +113,7 @@ def sweep(D, w, M, k, cap, penalty, near, second, dn, ds, idle):
     total = losses(w, k, near, dn, ds, loss)
     for c in range(-1, n):  # -1: look for medoids to give up before the first candidate
         if c >= 0:
-            if idle >= n:
+            if idle >= n or stop[0]:
                 break
             idle += 1
             if member[c]:
@@ -172,21 +173,20 @@ def sweep(D, w, M, k, cap, penalty, near, second, dn, ds, idle):
 
 
 @kernel
-def best_row(D, w):
-    """The row to which all rows together are nearest."""
-    best, lowest = 0, np.inf
+def totals(D, w, stop):
+    """What all rows together pay when c is the only medoid, for each c."""
+    out = np.zeros(D.shape[0])
     for c in range(D.shape[0]):
+        if stop[0]:
+            break
         row = D[c]
-        total = 0.0
         for i in range(D.shape[1]):
-            total += w[i] * row[i]
-        if total < lowest:
-            best, lowest = c, total
-    return best
+            out[c] += w[i] * row[i]
+    return out
 
 
 @kernel
-def grow(D, w, M, k, cap, penalty, dn):
+def grow(D, w, M, k, cap, penalty, dn, stop):
     """More medoids one by one, each where it saves most, while that is more than λ; returns k.
 
     M has k of them already, and dn is what rows pay now. What a candidate saves can only shrink as
@@ -197,7 +197,7 @@ def grow(D, w, M, k, cap, penalty, dn):
     saves, known = np.full(n, np.inf), np.full(n, -1)
     for s in range(k):
         saves[M[s]] = -np.inf
-    while k < cap:
+    while k < cap and not stop[0]:
         c = 0
         for t in range(1, n):
             if saves[t] > saves[c]:

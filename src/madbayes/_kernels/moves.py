@@ -15,7 +15,7 @@ from madbayes._kernels.ward import join_cost, merge_below
 TOL = 1e-10
 MARGIN = 0.05  # a row is watched while another cluster costs at most so much more
 SWEEPS = 100
-HOPELESS = 5.0
+HOPELESS = 1.0
 ROUNDS = 1000  # a guard only: every round of all moves lowers the objective
 HEAVY = 1e-4  # a cluster without a row keeps at least this share, or its mean is taken afresh
 
@@ -169,7 +169,8 @@ def move_rows(X, w, z, rows, C, W, N, penalty, cap, unit, excess, stop):
     """Hartigan's moves: each of `rows` in turn goes where J is lowest by the exact change.
 
     A cluster of its own is one of the places. Returns the number of moves; stops after SWEEPS, or
-    when what J has to fall by (`excess`) is more than HOPELESS times what the last sweep gained.
+    when what J has to fall by (`excess`) is more than HOPELESS times what was gained since all rows
+    were looked at.
     z, C, W, N are updated; N[c] = 0 is a free slot, the last slot is scratch. A sweep of all `rows`
     notes the frontier, those for which another cluster costs at most MARGIN more than staying; only
     the frontier is swept until it rests, then all rows again, until none of them moves.
@@ -180,11 +181,11 @@ def move_rows(X, w, z, rows, C, W, N, penalty, cap, unit, excess, stop):
         k += N[c] > 0
     frontier, size = np.empty(rows.shape[0], np.int64), 0
     everything = True
-    rest = 0.0
+    rest = gained = 0.0
     for _ in range(SWEEPS):
-        now, gained = 0, 0.0
+        now = 0
         if everything:
-            size = 0
+            size, gained = 0, 0.0
         for t in range(rows.shape[0] if everything else size):
             if stop[0]:
                 return moved
@@ -238,9 +239,10 @@ def move_rows(X, w, z, rows, C, W, N, penalty, cap, unit, excess, stop):
             N[q] += 1
             z[i] = q
         moved += now
-        excess -= gained
-        if (now == 0 and everything) or excess > HOPELESS * gained:
+        if now == 0 and (everything or excess - gained > HOPELESS * gained):
             break
+        if now == 0:
+            excess -= gained
         everything = now == 0  # the frontier rests: look at all rows again
     return moved
 

@@ -40,10 +40,10 @@ def choose(path: Staircase, tested: Tested, points: Sequence[Point]) -> Choice:
     scores, second, best = tested.scores, tested.second, tested.best
 
     def merit(point: Point) -> tuple[float, int]:
-        """The score; among equals isolated rows on their own, but one cluster is all in one."""
+        """The score; among equals one cluster of all rows, then isolated rows on their own."""
         number, k, _ = point
         value = scores.get(k, (-np.inf,))[0] if second is None else -abs(k - best)
-        return value, number if k > 1 else -number
+        return value, number if k > 1 else path.number[-1] + 2 - number
 
     allowed = [p for p in points if tested.fewest <= p[0] <= tested.most] or list(points)
     steps = set(zip(path.number.tolist(), path.figures["scored"].tolist(), strict=True))
@@ -112,7 +112,9 @@ def widest(path: Staircase, scores: Scores) -> list[int]:
 
 def strength(k: int, scores: Scores) -> Strength:
     """In words; one step down when a k elsewhere, a peak of its own, scores nearly as much."""
-    word = in_words(scores[k][0] / (k - 1)) if k > 1 and k in scores else "none"
+    if k < 2 or k not in scores:
+        return "none"
+    word = in_words(scores[k][0] / (k - 1))
     ks = sorted(scores)
     for before, j, after in zip(ks[:-2], ks[1:-1], ks[2:], strict=True):
         peak = scores[j][0] > max(scores[before][0], scores[after][0])

@@ -37,6 +37,7 @@ MIN_ROWS = 200  # of fewer, noise reaches the margin now and then
 ROWS = 8_192
 CUT_ROWS = 4_000  # rows halved altogether, over the repeated cuts of a small sample
 MOST = 128  # clusters
+CLOSE = 0.96
 
 
 @dataclass(frozen=True)
@@ -86,13 +87,14 @@ def compress(
 
 
 def most_agreed(gain: dict[int, float], agreement: dict[int, float]) -> int | None:
-    """3. Among the k of sufficient gain; single values are noisy, so with their neighbours."""
+    """3. Among the k of sufficient gain; single values are noisy, so with their neighbours, and the
+    first that is close to the best."""
     ks = sorted(k for k in gain if gain[k] > MARGIN)
     if not ks:
         return None
     value = np.array([agreement[k] for k in ks])
     around = np.convolve(np.pad(value, 1, mode="edge"), [0.25, 0.5, 0.25], mode="valid")
-    at = int(np.argmax(around))
+    at = int(np.argmax(around >= CLOSE * around.max()))
     near = slice(max(at - 1, 0), at + 2)
     k = ks[near][int(np.argmax(value[near]))]
     return k if agreement[k] > 0 else None

@@ -9,51 +9,45 @@ KJ Algorithm 1 with medoids in the place of means (`algorithm="paper"`):
 3. Each medoid becomes the best row of its cluster; clusters without rows are dropped.
 4. Repeat 2 and 3 until nothing changes.
 
-The default, `algorithm="search"`:
-1. *Grow.* From the best single row, add the row that saves most, while that is more than λ.
-2. *Open, swap, close*, by exact changes: every row in turn is tried as one more medoid and in the
-   place of each medoid, and the best of these is done at once if it lowers J; medoids that save
-   less than λ are given up.
-3. Until no opening, no swap and no closing lowers J.
+The default, `algorithm="search"`, is in `medoid_search`: grow; open, swap and close; renew.
 
 The problem is known as (uncapacitated) facility location: λ is the price of a facility. Where the
-dissimilarity is a metric and the number of medoids is not capped, no result of step 3 is above
+dissimilarity is a metric and the number of medoids is not capped, no end of the search is above
 three times the minimum (Arya et al. 2004, "Local search heuristics for k-median and facility
 location problems").
 
-`penalty="auto"`: medoids are added one by one to a sample, with swaps after each; the lower convex
-hull of what is left to pay, against k, gives the penalties for which k is best: a staircase. The k
-with the largest √k·log(λ_high/λ_low) is taken, or one cluster if no step is wider than in noise.
+`penalty="auto"` chooses a number (`medoid_path`), and then a penalty on the scale of the algorithm:
+what a whole cluster repays for the search, what one row repays for the printed algorithm.
 """
 
-import warnings
-from itertools import pairwise
 from numbers import Real
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import numpy as np
-from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils import check_random_state
 
-from madbayes._engine.checks import check_choice, check_count, check_hint, check_weight
+from madbayes._engine.checks import check_weight
 from madbayes._engine.dissimilarity import (
-    MedoidsMixin,
     Metric,
     check_dissimilar,
     check_params,
+    check_total,
     matrix,
+    paid,
     part,
 )
-from madbayes._engine.threads import workers
+from madbayes._engine.threads import patient, workers
+from madbayes._estimators.fitting import Options, begin, keep_choice, warn_if_unfinished
+from madbayes._estimators.medoids import MedoidsMixin
 from madbayes._kernels import medoids as kernels
-from madbayes.cluster.kmedoids import Medoids, assign, by_size, grow, never_rising, swap
-
-SAMPLE = 2000  # rows that "auto" looks at
+from madbayes._search.number import printed_number
+from madbayes._search.staircase import Staircase
+from madbayes.cluster.medoid_path import SQUARED, farthest_first, find_path
+from madbayes.cluster.medoid_search import Medoids, by_size, never_rising, search, search_number
 
 
 def objective(D: np.ndarray, weight: np.ndarray, medoids: np.ndarray, penalty: float) -> float:
     """J when every row is with its nearest medoid."""
-    return float(weight @ D[medoids].min(axis=0)) + penalty * len(medoids)
+    return paid(weight, D[medoids].min(axis=0)) + penalty * len(medoids)
 
 
 def follow_paper(
@@ -62,7 +56,7 @@ def follow_paper(
     """KJ Algorithm 1 with medoids, the rows in their order."""
     n = len(D)
     medoids = np.empty(n, np.int64)
-    medoids[0], k = kernels.best_row(D, weight), 1  # 1.
+    medoids[0], k = patient(kernels.totals, D, weight).argmin(), 1  # 1.
     labels = np.zeros(n, np.int32)
     history: list[float] = []
     converged = False
@@ -77,82 +71,10 @@ def follow_paper(
             kept, new = np.unique(labels, return_inverse=True)
             labels, k = new.astype(np.int32), len(kept)
             medoids[:k] = medoids[kept]
-            history.append(float(weight @ D[medoids[labels], np.arange(n)]) + penalty * k)
+            history.append(paid(weight, D[medoids[labels], np.arange(n)]) + penalty * k)
     medoids = medoids[:k].copy()
     history.append(objective(D, weight, medoids, penalty))
     return Medoids(medoids, history[-1], history, n_iter, converged)
-
-
-def search(
-    D: np.ndarray, weight: np.ndarray, penalty: float, *, cap: int, max_iter: int
-) -> Medoids:
-    """Grow; then open, swap and close until none of it helps."""
-    medoids = grow(D, weight, cap, penalty)  # 1.
-    return swap(D, weight, medoids, max_iter=max_iter, cap=cap, penalty=penalty)  # 2. and 3.
-
-
-def farthest_first(D: np.ndarray, weight: np.ndarray, n_clusters: int) -> float:
-    """A penalty for about so many clusters: KJ 6.1 from the best single row."""
-    member = kernels.best_row(D, weight)
-    closest = np.full(len(D), np.inf)
-    for round_ in range(n_clusters):
-        np.minimum(closest, D[member], out=closest)
-        member = int(np.argmax(closest))
-        if closest[member] == 0.0:
-            raise ValueError(
-                f"n_clusters_hint={n_clusters} is more than X can give: after {round_} rows there "
-                "is no different one left. Ask for fewer clusters."
-            )
-    return float(closest[member])
-
-
-def staircase(D: np.ndarray, weight: np.ndarray, most: int) -> np.ndarray:
-    """(k, λ_low, λ_high) for each k <= most that is the best for some penalty."""
-    medoids = grow(D, weight, 1)
-    paid = [float(D[medoids[0]] @ weight)]
-    while len(paid) < min(most + 1, len(D)) and paid[-1] > 0:
-        k = len(medoids)
-        slots = np.append(medoids, 0)
-        kernels.grow(D, weight, slots, k, k + 1, -1.0, assign(D, medoids)[2])
-        found = swap(D, weight, slots, max_iter=5)
-        medoids = found.rows
-        paid.append(min(paid[-1], found.objective))
-    hull = [1]
-    for k in range(2, len(paid) + 1):  # the lower convex hull: slopes that only shrink
-        while len(hull) > 1 and slope(paid, hull[-2], hull[-1]) <= slope(paid, hull[-1], k):
-            hull.pop()
-        hull.append(k)
-    falls = [slope(paid, a, b) for a, b in pairwise(hull)]
-    low = [*falls, 0.0]  # below the last one: unknown, or nothing left to pay
-    steps = np.column_stack([hull, low, [np.inf, *falls]])
-    return steps if paid[-1] == 0.0 and hull[-1] <= most else steps[:-1]
-
-
-def slope(paid: list[float], a: int, b: int) -> float:
-    return (paid[a - 1] - paid[b - 1]) / (b - a)
-
-
-def noise(n: int) -> float:
-    """√k·log(λ_high/λ_low) that n rows without clusters hardly ever reach for a k up to √n.
-
-    Gaussian, uniform and exponential rows, 20 to 600 of them in 1 to 20 columns, reached it in 3 of
-    1,260 trials with distances; with squared distances in 7 of 945, but in one column in one of 5.
-    """
-    return 2.5 + 5 / np.sqrt(n)
-
-
-def choose(steps: np.ndarray, fewest: int, n: int) -> float:
-    """The middle of the widest step of at least `fewest` clusters; one cluster if none is wide."""
-    k, low, high = steps.T
-    with np.errstate(divide="ignore", invalid="ignore"):
-        score = np.sqrt(k) * np.log(high / low)
-    score[k < max(fewest, 2)] = -1.0
-    at = int(np.argmax(score))
-    if score[at] < (noise(n) if fewest == 1 else 0.0):
-        at = 0 if fewest == 1 else len(k) - 1
-    if at == 0:
-        return float(2 * low[0]) or 1.0
-    return float(np.sqrt(low[at] * high[at])) or float(high[at] / 2)
 
 
 class DPMedoids(MedoidsMixin):
@@ -160,17 +82,17 @@ class DPMedoids(MedoidsMixin):
 
     Minimises the sum of dissimilarities of the rows to the medoid of their cluster, plus `penalty`
     for each cluster. Use it like `KMedoids` when the number of clusters is not known; for squared
-    distances in a vector space `DPMeans` is faster, needs no n×n matrix, and its "auto" is tested
-    on held-out rows.
+    distances in a vector space `DPMeans` is faster and needs no n×n matrix.
 
     Parameters
     ----------
     penalty : float, "auto" or "farthest-first", default="auto"
         The cost of one more cluster, in the unit of the metric: a cluster pays for itself when it
-        brings its rows nearer to a medoid by more than this in all. "auto" takes the widest step of
-        the staircase of k against the penalty, one cluster when no step is wider than in noise (see
-        Notes). "farthest-first" derives it from `n_clusters_hint` (KJ 6.1): what one row alone
-        repays, which suits "paper".
+        brings its rows nearer to a medoid by more than this in all. "auto" takes the number of
+        clusters that held-out rows support best, 1 when nothing stands out from noise;
+        "farthest-first" aims at `n_clusters_hint` clusters. Both give a penalty on the scale of the
+        algorithm: what a whole cluster repays for "search", what one row repays for "paper" (there
+        "farthest-first" is the heuristic of KJ 6.1). They are very different.
     metric : str or callable, default="euclidean"
         A name that `sklearn.metrics.pairwise_distances` knows, a symmetric function of two rows, or
         "precomputed": X is then the square matrix of dissimilarities, X[i, j] that of row i to row
@@ -184,12 +106,17 @@ class DPMedoids(MedoidsMixin):
     max_clusters : int or None
         Never more clusters than this.
     n_clusters_hint : int or None
-        A rough number of clusters, for "auto" (which then looks between two thirds and three halves
-        of it) and "farthest-first".
+        A rough number of clusters: "auto" then looks between two thirds and three halves of it,
+        "farthest-first" takes it as it is.
+    n_init : int, default=1
+        For "search": so many starts (those after the first are random rows), of which the best is
+        taken.
+    effort : float, default=1
+        For "search": so many times the usual patience.
     max_iter : int, default=300
         Passes at most.
     random_state : int, RandomState or None
-        Seed for the sample of 2,000 rows that "auto" looks at; fewer rows are all taken.
+        Seed.
     n_jobs : int or None
         Threads for Euclidean dissimilarities; None uses all cores. The result is the same to the
         bit for any value.
@@ -203,8 +130,10 @@ class DPMedoids(MedoidsMixin):
     labels_ : array of shape (n_rows,)
     n_clusters_ : int
     penalty_ : float
-    staircase_ : array of shape (n_steps, 3)
-        With ``penalty="auto"``: numbers of clusters, and the lowest and highest penalty for each.
+    evidence_ : penalties.Choice
+        With ``penalty="auto"``: how many clusters, the strength of the evidence, the runners-up.
+    path_ : penalties.Staircase
+        With ``penalty="auto"``: clusters against the penalty; `path_.plot()` draws it.
     objective_ : float
         `inertia_` plus `penalty_` times `n_clusters_`.
     inertia_ : float
@@ -219,9 +148,10 @@ class DPMedoids(MedoidsMixin):
     All dissimilarities are held in memory, as for `KMedoids`; more than 8 GiB is an error. A row of
     weight 0 is left out and cannot be a medoid.
 
-    "auto" is a rule of thumb, simpler than that of `DPMeans`: it considers up to √n clusters (of at
-    most 2,000 rows, so 45; or those around `n_clusters_hint`), and no held-out rows confirm what it
-    says. A few rows far from all others can count as clusters.
+    "auto" considers up to √n clusters of at most 2,000 rows, so 45 (or those around
+    `n_clusters_hint`). One half of the rows proposes clusters and the other half confirms them by
+    valleys between them, as for `DPMeans`. That test is exact for dissimilarities that are
+    Euclidean distances in some space; for others it is a heuristic.
 
     Examples
     --------
@@ -236,13 +166,15 @@ class DPMedoids(MedoidsMixin):
 
     def __init__(
         self,
-        penalty: float | str = "auto",
+        penalty: float | Literal["auto", "farthest-first"] = "auto",
         *,
         metric: Metric = "euclidean",
         metric_params: dict[str, Any] | None = None,
-        algorithm: str = "search",
+        algorithm: Literal["search", "paper"] = "search",
         max_clusters: int | None = None,
         n_clusters_hint: int | None = None,
+        n_init: int = 1,
+        effort: float = 1.0,
         max_iter: int = 300,
         random_state: Any = None,
         n_jobs: int | None = None,
@@ -253,6 +185,8 @@ class DPMedoids(MedoidsMixin):
         self.algorithm = algorithm
         self.max_clusters = max_clusters
         self.n_clusters_hint = n_clusters_hint
+        self.n_init = n_init
+        self.effort = effort
         self.max_iter = max_iter
         self.random_state = random_state
         self.n_jobs = n_jobs
@@ -262,71 +196,60 @@ class DPMedoids(MedoidsMixin):
         X = check_dissimilar(self, X)
         weight = check_weight(sample_weight, X.shape[0])
         check_cost(self.penalty)
-        check_choice("algorithm", self.algorithm, "search", "paper")
-        max_iter = check_count("max_iter", self.max_iter)
+        options = begin(self, "auto", "farthest-first")
         used = np.arange(X.shape[0]) if weight is None else np.flatnonzero(weight > 0)
-        cap = used.size
-        if self.max_clusters is not None:
-            cap = min(cap, check_count("max_clusters", self.max_clusters))
-        hint = self._hint()
-        random_state = check_random_state(self.random_state)
         counted = part(X, used, self.metric)
         self._metric_params = check_params(counted, self.metric, self.metric_params)
+        w = np.ones(used.size) if weight is None else weight[used]
         with workers(self.n_jobs) as run:
             D = matrix(counted, self.metric, self._metric_params, run)
-        w = np.ones(used.size) if weight is None else weight[used]
-        self.penalty_ = self._find_penalty(D, w, cap, hint, random_state)
-        step = search if self.algorithm == "search" else follow_paper
-        result = step(D, w, self.penalty_, cap=cap, max_iter=max_iter)
-        rows = by_size(D, w, result.rows) if self.algorithm == "search" else result.rows
+            check_total(D, w)
+            result, penalty, path = self._solve(D, w, options)
+            rows = by_size(D, w, result.rows) if self.algorithm == "search" else result.rows
         del D, counted
         self._store_medoids(X, used[rows])
         self.labels_, self.inertia_ = self._measure(X, weight)
         self.n_clusters_ = len(rows)
-        self.objective_ = self.inertia_ + self.penalty_ * self.n_clusters_
+        self.penalty_ = penalty
+        if path is not None:
+            keep_choice(self, path, self.n_clusters_, penalty)
+        self.objective_ = self.inertia_ + penalty * self.n_clusters_
         self.objective_history_ = never_rising(result.history, self.objective_)
         self.n_iter_ = result.n_iter
         self.converged_ = result.converged
-        if not result.converged:
-            warnings.warn(
-                f"DPMedoids did not converge in max_iter={max_iter} passes; the objective still "
-                "falls. Raise max_iter.",
-                ConvergenceWarning,
-                stacklevel=2,
-            )
+        warn_if_unfinished(self, result.converged)
         self._calibrate(X, self.labels_, weight)
         return self
 
-    def _find_penalty(
-        self,
-        D: np.ndarray,
-        weight: np.ndarray,
-        cap: int,
-        hint: int | None,
-        random_state: np.random.RandomState,
-    ) -> float:
-        if not isinstance(self.penalty, str):
-            return float(self.penalty)
-        if self.penalty == "farthest-first":
-            assert hint is not None
-            return farthest_first(D, weight, hint)
-        n, scale = len(D), 1.0
-        if n > SAMPLE:
-            chosen = np.sort(random_state.choice(n, SAMPLE, replace=False))
-            scale = weight.sum() / weight[chosen].sum()
-            D, weight = D[np.ix_(chosen, chosen)], weight[chosen]
-            D.flags.writeable = False
-        most = int(np.sqrt(len(D))) + 1 if hint is None else -(-3 * hint // 2)
-        most = max(1, min(most, cap, len(D) // 2))
-        fewest = 1 if hint is None else min(-(-2 * hint // 3), most)
-        self.staircase_ = staircase(D, weight, most)
-        self.staircase_[:, 1:] *= scale
-        return choose(self.staircase_, fewest, len(D))
+    def _solve(
+        self, D: np.ndarray, w: np.ndarray, options: Options
+    ) -> tuple[Medoids, float, Staircase | None]:
+        """Medoids, penalty, and the path that led to them."""
+        cap = min(len(D), options.cap or len(D))
+        printed = self.algorithm == "paper"
 
-    def _hint(self) -> int | None:
-        if self.n_clusters_hint is None and self.penalty != "farthest-first":
-            return None
-        return check_hint(self.n_clusters_hint)
+        def follow(penalty: float) -> Medoids:
+            return follow_paper(D, w, penalty, cap=cap, max_iter=options.max_iter)
+
+        path, penalty = None, options.penalty
+        if penalty == "auto":
+            squared = isinstance(self.metric, str) and self.metric in SQUARED
+            rng = options.random_state
+            path = find_path(D, w, cap, options.hint, rng, squared=squared)
+            number, penalty = path.best().number, path.best().price
+            if printed:
+                first = farthest_first(D, w, number, strict=False)
+                penalty, result = printed_number(follow, lambda m: len(m.rows), number, first)
+                return result, penalty, path
+        elif penalty == "farthest-first":
+            assert options.hint is not None
+            number, penalty = min(options.hint, cap), farthest_first(D, w, options.hint)
+        elif not printed:
+            return search(D, w, penalty, options, cap=cap), penalty, None
+        if printed:
+            return follow(penalty), penalty, path
+        result, penalty = search_number(D, w, number, penalty, options, cap=cap)
+        return result, penalty, path
 
 
 def check_cost(penalty: Any) -> None:

@@ -1,203 +1,234 @@
-"""The search for a low objective of elliptical means (`elliptical` has the objective).
+"""The search for the lowest classification likelihood with a prior (`elliptical` has the formula).
 
-1. *Start.* Many small clusters by k-means, merged where that costs least: down to the number
-   wanted, or while it pays.
-2. *Descend*, until none of these lowers J: the paper's steps (nearest cluster by Mahalanobis
-   distance, then means and covariances); moves of single rows by their exact change; with a penalty
-   also openings, merges, and splits of clusters across their longest axis.
+1. *Start.* Many small clusters (k-means), merged where that costs least (Fraley 1998).
+2. *Descend*, until none of these lowers J: every row to the cluster where it is most likely, then
+   means and covariances (Celeux & Govaert 1992, CEM); moves of single rows by their exact change;
+   merges and splits; with a fixed number a merge together with a split.
+3. *Renew.* A few neighbouring clusters are divided anew from rows drawn at random, and 2. follows
+   within them; kept if J is lower. Until this was in vain so many times in a row.
 
-Exact changes, in units of λ²: a cluster costs log|I + Φ⁻¹S|. A row that joins adds a rank-one term
-to S, so it costs log(1 + W w/(W + w)·uᵀ(Φ + S)⁻¹u) with u = y - μ; a merge adds the scatters and
-W_a W_b/(W_a + W_b)·(μ_a - μ_b)(μ_a - μ_b)ᵀ.
+Many rows: 1. to 3. on a sample whose weights are scaled up, then 2. on all of them.
 """
 
-import warnings
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
-from sklearn.exceptions import ConvergenceWarning
 
+from madbayes._engine.rows import Rows
+from madbayes._engine.seeding import kmeans_plus_plus, squared_distances
+from madbayes._engine.threads import Run, patient
 from madbayes._kernels import ellipses as kernels
-from madbayes.cluster.kmeans import KMeans
+from madbayes.cluster.elliptical_space import (
+    TOL,
+    Division,
+    Space,
+    assign,
+    merge,
+    merge_tree,
+    merged,
+    move_rows,
+    terms,
+)
 
-TOL = 1e-10  # a move must lower J by more than this share of it
-CELLS = 4  # small clusters to begin with, for each of the clusters wanted …
-MOST_CELLS = 64  # … not more than this, which is also taken for an open number
-FEW = 1024  # rows that are looked through for equal ones
-FREE = 16  # clusters that one sweep can open, or as many as there are
-
-
-@dataclass(frozen=True)
-class Problem:
-    """Standardized rows Y and weights; φ (Φ = φI), and prices in units of λ²."""
-
-    Y: np.ndarray
-    w: np.ndarray
-    phi: float
-    price: float | None  # penalty/λ², None: the number of clusters is fixed
-    most: int  # clusters allowed (with a price), or wanted
-    least: int  # rows that a cluster keeps
-
-    def division(self, labels: np.ndarray) -> "Division":
-        """The division by `labels`, with its means and covariances; empty numbers are dropped."""
-        kept, z = np.unique(labels, return_inverse=True)
-        k, d = len(kept), self.Y.shape[1]
-        z = z.astype(np.int64)
-        C, W, N, S = np.empty((k, d)), np.empty(k), np.empty(k, np.int64), np.empty((k, d, d))
-        kernels.scatter(self.Y, self.w, z, C, W, N, S)
-        costs = log_volume(S, self.phi)
-        J = float(costs.sum()) + (self.price or 0.0) * k
-        A = np.linalg.inv(S + self.phi * np.eye(d))
-        return Division(z, C, W, N, S, A, costs, J)
+SAMPLE = 5000  # rows that are searched; the others take part in the last descent
+CELLS = (8, 128)  # small clusters to begin with: 2√n of them, within these bounds
+TRIALS, MORE = 12, 2  # renewals in vain before the search ends: so many, and so many per cluster
+NEARLY = 0.02  # by reassignments alone as good as before, per row, but for this: worth moves
+NEIGHBOURS = 3  # clusters renewed together, at most
+Step = Callable[[Space, Division], Division]
+Result = tuple[Division, list[float], bool]  # the division, J after each pass, converged or not
+CUTS = 2  # random cuts of a cluster that are tried beside the one across its longest axis
 
 
-@dataclass(frozen=True)
-class Division:
-    """Rows divided into k clusters. `A` is (Φ + S)⁻¹, `costs` log|I + Φ⁻¹S|, J in units of λ²."""
-
-    labels: np.ndarray
-    C: np.ndarray
-    W: np.ndarray
-    N: np.ndarray
-    S: np.ndarray
-    A: np.ndarray
-    costs: np.ndarray
-    objective: float
-
-    @property
-    def k(self) -> int:
-        return len(self.C)
-
-
-def log_volume(S: np.ndarray, phi: float) -> np.ndarray:
-    """log|I + S/φ| of one or more scatter matrices."""
-    return np.linalg.slogdet(np.eye(S.shape[-1]) + S / phi)[1]
-
-
-def assign(problem: Problem, now: Division) -> Division:
-    """Step 1 and 2 of the paper, the number of clusters fixed."""
-    d2 = np.empty((len(problem.Y), now.k))
-    kernels.quadratic(problem.Y, now.C, now.A, d2)
-    labels = d2.argmin(axis=1)
-    while True:  # a cluster that would become too small keeps its rows
-        size = np.bincount(labels, minlength=now.k)
-        short = size < np.minimum(now.N, problem.least)
-        back = short[now.labels] & (labels != now.labels)
-        if not back.any():
-            break
-        labels[back] = now.labels[back]
-    return now if np.array_equal(labels, now.labels) else problem.division(labels)
+def halves(
+    space: Space, now: Division, c: int, rng: np.random.RandomState
+) -> tuple[float, np.ndarray]:
+    """The best cut of cluster c in two that was found: what it saves, and the rows cut off."""
+    rows = np.flatnonzero(now.labels == c)
+    part = space.part(rows, 2)
+    own = float(space.costs(now.W[c : c + 1], now.L[c : c + 1])[0])
+    best = (-np.inf, rows[:0])
+    for cut in range(1 + CUTS):
+        direction = np.linalg.eigh(now.S[c])[1][:, -1]
+        middle = now.C[c]
+        if cut:
+            a, b = part.Y[rng.randint(len(rows), size=2)]
+            direction, middle = b - a, (a + b) / 2
+        side = np.einsum("ij,j->i", part.Y - middle, direction) > 0
+        if not 0 < side.sum() < side.size:
+            continue
+        found = part.division(side.astype(np.int64))
+        for _ in range(10):
+            new = assign(part, found)
+            if not part.lower(new, found):
+                break
+            found = new
+        saved = own - float(space.costs(found.W, found.L).sum())
+        if saved > best[0]:
+            best = saved, rows[found.labels == 1]
+    return best
 
 
-def move_rows(problem: Problem, now: Division) -> Division:
-    """Exact moves of single rows; one sweep."""
-    free = 0 if problem.price is None else min(max(FREE, now.k), problem.most - now.k)
-    d = problem.Y.shape[1]
+def split(space: Space, now: Division, rng: np.random.RandomState) -> Division:
+    """Clusters cut in two where that saves more than it costs; for a fixed number one, at most,
+    for which the two that are cheapest to merge make room."""
+    cuts = [halves(space, now, c, rng) for c in range(now.k)]
+    order = np.argsort([-saved for saved, _ in cuts], kind="stable")
+    tol = TOL * (1.0 + float(now.W.sum()))
     labels = now.labels.copy()
-    kernels.move_rows(
-        problem.Y,
-        problem.w,
-        labels,
-        np.vstack([now.C, np.zeros((free, d))]),
-        np.append(now.W, np.zeros(free)),
-        np.append(now.N, np.zeros(free, np.int64)),
-        np.concatenate([now.A, np.zeros((free, d, d))]),
-        np.eye(d) / problem.phi,
-        np.inf if problem.price is None else problem.price,
-        problem.least,
-        TOL * (now.objective + 1.0),
-    )
-    return now if np.array_equal(labels, now.labels) else problem.division(labels)
-
-
-def merge(problem: Problem, now: Division) -> Division:
-    """Merge the two clusters for which that costs least, while there are too many or it pays."""
-    while now.k > 1:
-        lowest, a, b = min(cheapest_partner(problem, now, b) for b in range(1, now.k))
-        pays = problem.price is not None and lowest < problem.price - TOL * now.objective
-        if now.k <= problem.most and not pays:
-            break
-        now = problem.division(np.where(now.labels == b, a, now.labels))
+    if space.price is not None:
+        pays = [c for c in order if cuts[c][0] > space.price + tol][: space.most - now.k]
+        for at, c in enumerate(pays):
+            labels[cuts[c][1]] = now.k + at
+        return space.division(labels) if pays else now
+    if now.k < 3:
+        return now
+    into, gone, cost = merge_tree(space, now)
+    for c in order[:2]:
+        if c not in (into[0], gone[0]) and cuts[c][0] - cost[0] > tol:
+            labels = merged(labels, into[:1], gone[:1])
+            labels[cuts[c][1]] = now.k
+            return space.division(labels)
     return now
 
 
-def cheapest_partner(problem: Problem, now: Division, b: int) -> tuple[float, int, int]:
-    """What the cheapest merge of cluster b with one before it costs, and with which; S adds up."""
-    u = now.C[:b] - now.C[b]
-    f = now.W[:b] * now.W[b] / (now.W[:b] + now.W[b])
-    S = now.S[:b] + now.S[b] + f[:, None, None] * u[:, :, None] * u[:, None, :]
-    change = log_volume(S, problem.phi) - now.costs[:b] - now.costs[b]
-    a = int(np.argmin(change))
-    return float(change[a]), a, b
-
-
-def split(problem: Problem, now: Division) -> Division:
-    """Cut clusters in two across their longest axis, where that lowers J."""
-    labels, k = now.labels.copy(), now.k
-    for c in range(now.k):
-        rows = np.flatnonzero(now.labels == c)
-        side = (problem.Y[rows] - now.C[c]) @ np.linalg.eigh(now.S[c])[1][:, -1] > 0
-        if 0 < side.sum() < side.size:
-            labels[rows[side]] = k
-            k += 1
-    parts = problem.division(labels)  # keeps the order of the numbers
-    halves = np.arange(now.k, k)
-    whole = np.array([now.labels[parts.labels == h][0] for h in halves], dtype=np.int64)
-    gain = now.costs[whole] - parts.costs[whole] - parts.costs[halves] - problem.price
-    order = np.argsort(-gain, kind="stable")
-    done = [h for h in order if gain[h] > TOL * now.objective][: problem.most - now.k]
-    if not done:
-        return now
-    undo = np.isin(parts.labels, np.delete(halves, done))
-    return problem.division(np.where(undo, now.labels, parts.labels))
-
-
-def start(problem: Problem, seed: int, n_jobs: int | None) -> Division:
-    """1. Small clusters by k-means (of few rows: the different ones), merged."""
-    cells = MOST_CELLS
-    if problem.price is None:
-        cells = min(CELLS * problem.most, max(problem.most, MOST_CELLS))
-    if len(problem.Y) <= FEW:
-        labels = np.unique(problem.Y, axis=0, return_inverse=True)[1].ravel()
-        if labels.max() < cells:
-            return merge(problem, problem.division(labels))
-    return merge(problem, problem.division(kmeans(problem, cells, seed, n_jobs)))
-
-
-def kmeans(problem: Problem, k: int, seed: int, n_jobs: int | None) -> np.ndarray:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)
-        model = KMeans(k, random_state=seed, n_jobs=n_jobs)
-        return model.fit(problem.Y, sample_weight=problem.w).labels_
-
-
 def descend(
-    problem: Problem, now: Division, *, max_iter: int
-) -> tuple[Division, list[float], bool]:
-    """2. The paper's steps, then exact moves, merges and splits, until none of them lowers J."""
-    history = [now.objective]
+    space: Space, now: Division, rng: np.random.RandomState, *, max_iter: int, history: list[float]
+) -> tuple[Division, bool]:
+    """2. Until nothing lowers J (True), or max_iter passes (False)."""
     for _ in range(max_iter):
-        new = assign(problem, now)
-        if not new.objective < now.objective:
-            new = move_rows(problem, now)
-        if problem.price is not None and not new.objective < now.objective:
-            new = merge(problem, now)
-        if problem.price is not None and not new.objective < now.objective:
-            new = split(problem, now)
-        if not new.objective < now.objective:
-            return now, history, True
+        new = assign(space, now)
+        if not space.lower(new, now):
+            new = move_rows(space, now)
+        if not space.lower(new, now) and space.price is not None:
+            new = merge(space, now)
+        if not space.lower(new, now):
+            new = split(space, now, rng)
+        if not space.lower(new, now):
+            return now, True
         now = new
-        history.append(now.objective)
-    return now, history, False
+        history.append(space.objective(now))
+    return now, False
+
+
+def settle(space: Space, now: Division, step: Step, passes: int) -> Division:
+    """One of the quick parts of 2., the number of clusters as it is."""
+    for _ in range(passes):
+        new = step(space, now)
+        if new.k < now.k or not space.lower(new, now):
+            break
+        now = new
+    return now
+
+
+def renew(space: Space, now: Division, rng: np.random.RandomState, effort: float) -> Division:
+    """3. Neighbouring clusters divided anew, from rows drawn at random."""
+    vain = 0
+    while now.k > 1 and vain < effort * (TRIALS + MORE * now.k):
+        vain += 1
+        near = np.empty((now.k, now.k))
+        kernels.quadratic(now.C, now.C, now.A, near)
+        first = rng.randint(now.k)
+        count = rng.randint(2, min(NEIGHBOURS, now.k) + 1)
+        chosen = np.argsort(near[:, first], kind="stable")[:count]
+        rows = np.flatnonzero(np.isin(now.labels, chosen))
+        part = space.part(rows, count)
+        seeds = part.Y[rng.choice(len(rows), count, replace=False)]
+        labels = squared_distances(Rows(part.Y), 0, len(rows), seeds).argmin(axis=0)
+        new = settle(part, part.division(labels), assign, 8)
+        old = float(space.costs(now.W[chosen], now.L[chosen]).sum())
+        gain = old - float(space.costs(new.W, new.L).sum())
+        if new.k < count or gain < -NEARLY * float(new.W.sum()):
+            continue
+        new = settle(part, new, move_rows, 3)
+        gain = old - float(space.costs(new.W, new.L).sum())
+        if gain > TOL * (1.0 + float(now.W.sum())):
+            z = now.labels.copy()
+            z[rows] = chosen[new.labels]
+            now, vain = settle(space, space.division(z), assign, 8), 0
+    return now
+
+
+def cells(
+    space: Space, most: int, rng: np.random.RandomState, run: Run, *, exactly: bool = False
+) -> Division:
+    """1. Small clusters: k-means++, three passes of k-means, empty ones dropped.
+
+    Plain distances and sums: `KMeans` would do the same, and take longer to compile than to run.
+    """
+    source = Rows(space.Y)
+    count = max(int(np.clip(2 * np.sqrt(source.n), *CELLS)), 3 * most)
+    count = min(most if exactly else count, source.n)
+    centers = kmeans_plus_plus(source, space.w, count, rng, run)
+    for _ in range(4):
+        labels = squared_distances(source, 0, source.n, centers).argmin(axis=0)
+        weight = np.bincount(labels, space.w, len(centers))
+        sums = [np.bincount(labels, space.w * column, len(centers)) for column in space.Y.T]
+        centers = (np.array(sums) / np.where(weight > 0, weight, 1.0)).T[weight > 0]
+    return space.division(labels)
+
+
+def sample(space: Space, rng: np.random.RandomState) -> Space:
+    """At most SAMPLE rows, their weights scaled up to those of all."""
+    n = len(space.Y)
+    if n <= SAMPLE:
+        return space
+    rows = np.sort(rng.choice(n, SAMPLE, replace=False))
+    w = space.w[rows]
+    return replace(space, Y=space.Y[rows], w=w * (space.w.sum() / w.sum()))
 
 
 def search(
-    problem: Problem, seed: int, n_jobs: int | None, *, max_iter: int
-) -> tuple[Division, list[float], bool]:
-    """The division at the end, J after each pass, and whether it converged."""
-    best = descend(problem, start(problem, seed, n_jobs), max_iter=max_iter)  # 1. and 2.
-    if problem.price is None:  # plain k-means is the better start now and then
-        other = problem.division(kmeans(problem, problem.most, seed, n_jobs))
-        tried = descend(problem, other, max_iter=max_iter)
-        best = min(best, tried, key=lambda found: (-found[0].k, found[0].objective))
-    return best
+    space: Space,
+    start: Division,
+    rng: np.random.RandomState,
+    *,
+    max_iter: int,
+    effort: float,
+) -> Result:
+    """2. and 3. from a division."""
+    history = [space.objective(start)]
+    now, converged = descend(space, start, rng, max_iter=max_iter, history=history)
+    while converged and effort > 0:
+        new = renew(space, now, rng, effort)
+        if not space.lower(new, now):
+            break
+        history.append(space.objective(new))
+        now, converged = descend(space, new, rng, max_iter=max_iter, history=history)
+    return now, history, converged
+
+
+def finish(
+    space: Space, some: Space, found: Result, rng: np.random.RandomState, *, max_iter: int
+) -> Result:
+    """What was found on a sample, for all rows."""
+    if some is space:
+        return found
+    now = found[0]
+    labels = np.zeros(len(space.Y), np.int64)
+    patient(kernels.assign, space.Y, now.C, now.A, *terms(some, now), labels)
+    return search(space, space.division(labels), rng, max_iter=max_iter, effort=0.0)
+
+
+def find(
+    space: Space,
+    rng: np.random.RandomState,
+    run: Run,
+    *,
+    n_init: int,
+    max_iter: int,
+    effort: float,
+) -> Result:
+    """1. to 3. from so many starts; the best of them."""
+    some = sample(space, rng)
+    found = []
+    for _ in range(n_init):
+        most = 0 if space.price is not None else space.most
+        starts = [merge(some, cells(some, most, rng, run))]
+        if most:  # the cheapest merges are not always the way to a given number
+            starts.append(cells(some, most, rng, run, exactly=True))
+        for start in starts:
+            found.append(search(some, start, rng, max_iter=max_iter, effort=effort))
+    best = min(found, key=lambda f: (-f[0].k if space.price is None else 0, f[1][-1]))
+    return finish(space, some, best, rng, max_iter=max_iter)

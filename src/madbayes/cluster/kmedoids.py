@@ -8,14 +8,7 @@ The book's algorithm (`algorithm="paper"`):
    least dissimilar: a discrete search over them.
 3. Repeat until no row moves.
 
-The default, `algorithm="search"`:
-1. *Grow.* The first medoid is the best single row, each further one the row that saves most
-   (Kaufman & Rousseeuw 1990, BUILD).
-2. *Swap.* One row after the other is a candidate: what it would change to put it in the place of
-   any of the medoids follows from one look at each row, its nearest and its second nearest medoid.
-   The best of these swaps is made at once if it lowers J (Schubert & Rousseeuw 2021, "Fast and
-   eager k-medoids clustering").
-3. Until no swap lowers J.
+The default, `algorithm="search"`, is in `medoid_search`: grow, swap, renew.
 
 The alternation moves a medoid only within its cluster and stops early; a swap can take a medoid
 from where there are too many to where there are too few. J never rises in either of them.
@@ -23,48 +16,39 @@ Departs from the book: a medoid that loses all its rows (to an equal one) stays 
 """
 
 import warnings
-from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils import check_random_state
 
 from madbayes._engine.checks import check_choice, check_count, check_weight
 from madbayes._engine.dissimilarity import (
-    MedoidsMixin,
     Metric,
     check_dissimilar,
     check_params,
+    check_total,
     matrix,
+    paid,
     part,
 )
 from madbayes._engine.threads import workers
+from madbayes._estimators.fitting import Options, begin, warn_if_unfinished
+from madbayes._estimators.medoids import MedoidsMixin
 from madbayes._kernels import medoids as kernels
-
-
-@dataclass(frozen=True)
-class Medoids:
-    """Medoids (rows of D) and how they were found; J includes the penalty, if there is one."""
-
-    rows: np.ndarray
-    objective: float
-    history: list[float]
-    n_iter: int
-    converged: bool
+from madbayes.cluster.medoid_search import (
+    Medoids,
+    assign,
+    by_size,
+    grow,
+    never_rising,
+    renew,
+    swap,
+)
 
 
 def objective(D: np.ndarray, weight: np.ndarray, medoids: np.ndarray) -> float:
     """PRML Eq. 9.6 when every row is with its nearest medoid."""
-    return float(weight @ D[medoids].min(axis=0))
-
-
-def assign(D: np.ndarray, medoids: np.ndarray) -> tuple[np.ndarray, ...]:
-    """1. The E step: nearest and second nearest medoid of each row, and what they cost."""
-    n = len(D)
-    near, second, dn, ds = np.empty(n, np.int32), np.empty(n, np.int32), np.empty(n), np.empty(n)
-    kernels.rank(D, medoids, len(medoids), near, second, dn, ds)
-    return near, second, dn, ds
+    return paid(weight, D[medoids].min(axis=0))
 
 
 def alternate(D: np.ndarray, weight: np.ndarray, medoids: np.ndarray, *, max_iter: int) -> Medoids:
@@ -77,7 +61,7 @@ def alternate(D: np.ndarray, weight: np.ndarray, medoids: np.ndarray, *, max_ite
     while n_iter < max_iter and not converged:
         n_iter += 1
         near, _, dn, _ = assign(D, medoids)  # 1. E step
-        history.append(float(weight @ dn))
+        history.append(paid(weight, dn))
         converged = np.array_equal(near, labels)  # 3.
         if not converged:
             labels = near
@@ -85,50 +69,6 @@ def alternate(D: np.ndarray, weight: np.ndarray, medoids: np.ndarray, *, max_ite
     if not converged:
         history.append(objective(D, weight, medoids))
     return Medoids(medoids, history[-1], history, n_iter, converged)
-
-
-def grow(D: np.ndarray, weight: np.ndarray, cap: int, penalty: float = -1.0) -> np.ndarray:
-    """1. The best single row, then always the row that saves most, if that is above `penalty`."""
-    medoids = np.empty(cap, np.int64)
-    medoids[0] = kernels.best_row(D, weight)
-    paid = D[medoids[0]].astype(np.float64)
-    return medoids[: kernels.grow(D, weight, medoids, 1, cap, penalty, paid)]
-
-
-def swap(
-    D: np.ndarray,
-    weight: np.ndarray,
-    medoids: np.ndarray,
-    *,
-    max_iter: int,
-    cap: int | None = None,
-    penalty: float = 0.0,
-) -> Medoids:
-    """2. and 3. Passes of candidates until none of them helps, from the given medoids.
-
-    With a penalty and room below `cap`, the number of medoids is open too (`dp_medoids`).
-    """
-    k, n = len(medoids), len(D)
-    slots = np.empty(cap or k, np.int64)
-    slots[:k] = medoids
-    near, second, dn, ds = assign(D, medoids)
-    history = [float(weight @ dn) + penalty * k]
-    n_iter = idle = 0
-    while n_iter < max_iter and idle < n:
-        n_iter += 1
-        k, total, idle = kernels.sweep(
-            D, weight, slots, k, len(slots), penalty, near, second, dn, ds, idle
-        )
-        history.append(total + penalty * k)
-    return Medoids(slots[:k].copy(), history[-1], history, n_iter, idle >= n)
-
-
-def by_size(D: np.ndarray, weight: np.ndarray, medoids: np.ndarray) -> np.ndarray:
-    """Medoids of the heaviest cluster first; among equals, whatever the order of the rows."""
-    near, _, dn, _ = assign(D, medoids)
-    size = np.bincount(near, weights=weight, minlength=len(medoids))
-    spread = np.bincount(near, weights=weight * dn, minlength=len(medoids))
-    return medoids[np.lexsort((D[medoids] @ weight, spread, -size))]
 
 
 class KMedoids(MedoidsMixin):
@@ -158,6 +98,9 @@ class KMedoids(MedoidsMixin):
         "auto" is "greedy" for "search" and "random" for "paper" (as the book advises).
     n_init : int, default=1
         How many starts to try; the best result is kept. Those after the first are random rows.
+    effort : float, default=1
+        The patience of "search": how many exchanges of a few neighbouring medoids are tried in vain
+        before it ends. Without effect on "paper".
     max_iter : int, default=300
         Passes at most for one start.
     random_state : int, RandomState or None
@@ -214,6 +157,7 @@ class KMedoids(MedoidsMixin):
         algorithm: str = "search",
         init: Any = "auto",
         n_init: int = 1,
+        effort: float = 1.0,
         max_iter: int = 300,
         random_state: Any = None,
         n_jobs: int | None = None,
@@ -224,6 +168,7 @@ class KMedoids(MedoidsMixin):
         self.algorithm = algorithm
         self.init = init
         self.n_init = n_init
+        self.effort = effort
         self.max_iter = max_iter
         self.random_state = random_state
         self.n_jobs = n_jobs
@@ -233,34 +178,20 @@ class KMedoids(MedoidsMixin):
         X = check_dissimilar(self, X)
         weight = check_weight(sample_weight, X.shape[0])
         k = check_count("n_clusters", self.n_clusters)
-        check_choice("algorithm", self.algorithm, "search", "paper")
-        n_init = check_count("n_init", self.n_init)
-        max_iter = check_count("max_iter", self.max_iter)
+        options = begin(self)
         used = np.arange(X.shape[0]) if weight is None else np.flatnonzero(weight > 0)
         if k > used.size:
             of = f"n_samples={used.size}" + ("" if weight is None else " (of positive weight)")
             raise ValueError(f"n_clusters={k} must be <= {of}: a cluster needs a row.")
         first = self._given_rows(k, used)
-        random_state = check_random_state(self.random_state)
         counted = part(X, used, self.metric)
         self._metric_params = check_params(counted, self.metric, self.metric_params)
         with workers(self.n_jobs) as run:
             D = matrix(counted, self.metric, self._metric_params, run)
-        w = np.ones(used.size) if weight is None else weight[used]
-        best: Medoids | None = None
-        for start in range(n_init):
-            if start == 0 and not isinstance(first, str):
-                medoids = first
-            elif start == 0 and first == "greedy":
-                medoids = grow(D, w, k)
-            else:
-                medoids = random_state.permutation(used.size)[:k]
-            step = swap if self.algorithm == "search" else alternate
-            result = step(D, w, medoids, max_iter=max_iter)
-            if best is None or result.objective < best.objective:
-                best = result
-        assert best is not None
-        rows = by_size(D, w, best.rows) if self.algorithm == "search" else best.rows
+            w = np.ones(used.size) if weight is None else weight[used]
+            check_total(D, w)
+            best = self._solve(D, w, k, first, options)
+            rows = by_size(D, w, best.rows) if self.algorithm == "search" else best.rows
         del D, counted
         self._store_medoids(X, used[rows])
         self.labels_, self.inertia_ = self._measure(X, weight)
@@ -277,15 +208,28 @@ class KMedoids(MedoidsMixin):
                 ConvergenceWarning,
                 stacklevel=2,
             )
-        elif not best.converged:
-            warnings.warn(
-                f"KMedoids did not converge in max_iter={max_iter} passes; the objective still "
-                "falls. Raise max_iter.",
-                ConvergenceWarning,
-                stacklevel=2,
-            )
+        else:
+            warn_if_unfinished(self, best.converged)
         self._calibrate(X, self.labels_, weight)
         return self
+
+    def _solve(self, D: np.ndarray, w: np.ndarray, k: int, first: Any, options: Options) -> Medoids:
+        """The best of all starts."""
+        rng, max_iter = options.random_state, options.max_iter
+        found = []
+        for start in range(options.n_init):
+            if start == 0 and not isinstance(first, str):
+                medoids = first
+            elif start == 0 and first == "greedy":
+                medoids = grow(D, w, k)
+            else:
+                medoids = rng.permutation(len(D))[:k]
+            step = alternate if self.algorithm == "paper" else swap
+            found.append(step(D, w, medoids, max_iter=max_iter))
+        best = min(found, key=lambda one: one.objective)
+        if self.algorithm == "paper":
+            return best
+        return renew(D, w, best, max_iter=max_iter, effort=options.effort, random_state=rng)
 
     def _given_rows(self, k: int, used: np.ndarray) -> Any:
         """The rows of `init` among `used`, or its name."""
@@ -304,12 +248,3 @@ class KMedoids(MedoidsMixin):
             wrong = rows[~np.isin(rows, used)][0]
             raise ValueError(f"init has {wrong}, which is no index of a row of positive weight.")
         return np.searchsorted(used, rows).astype(np.int64)
-
-
-def never_rising(history: list[float], last: float) -> np.ndarray:
-    """The history with its last value measured afresh; earlier ones must not lie below it.
-
-    They differ by rounding: fit and predict may add up the same dissimilarity in another order.
-    """
-    values = np.array([*history[:-1], last])
-    return np.maximum.accumulate(values[::-1])[::-1]

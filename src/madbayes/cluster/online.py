@@ -286,10 +286,14 @@ class OnlineMixin(CentersMixin, ABC):
     def _novelty_table(self) -> tuple[np.ndarray, np.ndarray]:
         """After `partial_fit`: made when it is asked for, from the sample of the stream."""
         if not hasattr(self, "novelty_quantiles_"):
-            sample = self._stream.sample
-            rows, weight = sample.rows[: sample.held], sample.weight[: sample.held]
+            rows, weight = self._kept_rows()
             self._calibrate_stream(rows, self._assign(rows, None)[0], weight)
         return super()._novelty_table()
+
+    def _kept_rows(self) -> tuple[np.ndarray, np.ndarray | None]:
+        """A sample of the stream, and its weights."""
+        sample = self._stream.sample
+        return sample.rows[: sample.held], sample.weight[: sample.held]
 
     def _calibrate_stream(self, X: Any, places: np.ndarray, weight: np.ndarray | None) -> None:
         w = np.ones(len(places)) if weight is None else weight

@@ -241,7 +241,10 @@ class OnlineDPMeans(OnlineMixin):
         with workers(1) as run:
             labels = nearest(summary.points, summary.centers, run)
         self.counts_ = np.bincount(labels, summary.weights, minlength=self.n_clusters_)
-        self._calibrate_stream(summary.sample, self._assign(summary.sample, None)[0], None)
+        self.__dict__.pop("novelty_quantiles_", None)  # made anew when it is asked for
+
+    def _kept_rows(self) -> tuple[np.ndarray, np.ndarray | None]:
+        return (self._summary.sample, None) if self.penalty == "auto" else super()._kept_rows()
 
     def _finish(self, X: Any, weight: np.ndarray) -> Self:
         places, self.inertia_ = self._assign(X, weight)

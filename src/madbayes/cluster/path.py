@@ -46,7 +46,7 @@ from madbayes.cluster.compression import COMPONENTS, compress
 from madbayes.cluster.compression import MIN_ROWS as ROWS_TO_COMPRESS
 from madbayes.cluster.halves import CUT_ROWS, Half, Scores, make_halves, passes_over, score_levels
 from madbayes.cluster.remarks import on_hint
-from madbayes.cluster.sample import Sample, divide, draw_sample, sketch
+from madbayes.cluster.sample import DENSE_COLUMNS, Sample, divide, draw_sample, sketch
 
 MIN_ROWS = 12  # fewer rows cannot be halved and tested
 
@@ -199,7 +199,8 @@ def stairs(
         w = np.r_[core_w, sample.isolated_w * n_core / sample.core.shape[0]]
     numbers: list[int] = []
     errors, found, scored = [], [], []
-    for k, labels in divisions(tested, n_core):
+    apart = 1.05 if core.shape[1] <= DENSE_COLUMNS else 1.2  # centres of many columns are large
+    for k, labels in divisions(tested, n_core, apart):
         variants = [labels]
         if isolated.shape[0]:
             centers, labels, _ = divide(core, core_w, labels, unit)
@@ -215,8 +216,8 @@ def stairs(
     return numbers, np.array(errors) * sample.scale**2 * (sample.total / w.sum()), found, scored
 
 
-def divisions(tested: Tested, n_rows: int) -> Iterator[tuple[int, np.ndarray]]:
-    """6. (k, labels of the first rows) for the k of the staircase."""
+def divisions(tested: Tested, n_rows: int, apart: float) -> Iterator[tuple[int, np.ndarray]]:
+    """6. (k, labels of the first rows) for the k of the staircase, so many times apart."""
     Z, w = tested.Z[:n_rows], tested.weights[:n_rows]
     yield 1, np.zeros(n_rows, np.int64)
     near = {tested.best + s for s in range(-3, 4)}
@@ -225,7 +226,7 @@ def divisions(tested: Tested, n_rows: int) -> Iterator[tuple[int, np.ndarray]]:
     stage = Stage("at which penalty", len(numbers))
     for k in numbers:
         stage.step()
-        if k < 2 or not tested.halves or k > tested.top or (k not in near and k < 1.05 * last):
+        if k < 2 or not tested.halves or k > tested.top or (k not in near and k < apart * last):
             continue
         last = k
         starts = tested.halves[: 2 if k in near else 1]

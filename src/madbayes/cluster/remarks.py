@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from madbayes.cluster.halves import Scores, passes_over
+from madbayes.cluster.sample import KEEP_COLUMNS
 
 ROWS = 4_096
 GAPS = 0.14  # share of the votes that is lacking; more for few rows
@@ -49,7 +50,7 @@ def elongation(tested: Any, k: int) -> float:
     """2. Weighted mean over the clusters that have enough rows to tell."""
     Z, w = tested.Z[:ROWS], tested.weights[:ROWS]
     d = Z.shape[1]
-    if d < 2 or not tested.halves:
+    if not 2 <= d <= KEEP_COLUMNS or not tested.halves:  # many components are always unequal
         return 1.0
     labels, centers, _ = passes_over(Z, tested.halves[0].centers(k), w, 3)
     lengths, sizes = [1.0], [1e-9]

@@ -7,16 +7,17 @@ rows stay where they are and are read in blocks. Each step is a map over fixed s
 """
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 
 from madbayes._engine.rows import Rows, segments
 from madbayes._engine.threads import Run
 from madbayes._kernels import features as kernels
-from madbayes._kernels.features import ENUMERATED
+from madbayes._kernels.feature_births import grow_seeds
+from madbayes._kernels.features import COORDINATE, EXACT, MEASURE
 
-PIECE_VALUES = 2**16  # of X, turned into residuals at a time
-KEEP_VALUES = 2**21  # residuals are kept between the passes of one birth up to here
+PIECE_VALUES = 2**16  # of X, in one call of a kernel
 NO_WEIGHT = np.empty(0)
 
 
@@ -66,93 +67,79 @@ class Allocation:
     # Passes over all rows
 
     def pieces(self, cut: tuple[int, int]) -> Iterator[tuple[int, int, np.ndarray]]:
-        """Rows of a segment, few enough at a time to stay in the cache."""
-        step = max(16, min(1024, PIECE_VALUES // max(self.d, 1)))
+        """Rows of a segment in float64, few enough at a time to stay in the cache."""
+        step = max(16, PIECE_VALUES // max(self.d, 1))
         for a, b, block in self.source.blocks(*cut):
             for i in range(a, b, step):
-                yield i, min(b, i + step), block[i - a : min(b, i + step) - a]
-
-    def residuals(self, X: np.ndarray, i: int, j: int) -> np.ndarray:
-        """Rows i to j of X - ZA."""
-        E = X.astype(np.float64)
-        if self.K:
-            E -= self.Z[i:j].astype(np.float64) @ self.A
-        return E
+                piece = block[i - a : min(b, i + step) - a].astype(np.float64, copy=False)
+                piece.flags.writeable = False  # one compiled version for all
+                yield i, min(b, i + step), piece
 
     def measure(self) -> None:
         """The squared error, directly from the residuals, and the sums that `refit` needs."""
-        self._pass("nothing")
+        self._pass(MEASURE)
 
     def assign(self, how: str) -> int:
         """Choose each row's z, A fixed: "exact" or "coordinate"; returns how many changed."""
-        return self._pass(how)
+        return self._pass(EXACT if how == "exact" else COORDINATE)
 
-    def _pass(self, how: str) -> int:
+    def _pass(self, how: int) -> int:
         K = self.K
         G = self.A @ self.A.T
-        helper = np.empty(0)
-        if how == "exact":
-            helper = kernels.all_sums(G) if K <= ENUMERATED else kernels.triangle(G)
+        R = kernels.triangle(G) if how == EXACT else G
 
         def partial(cut: tuple[int, int]) -> tuple[int, float, np.ndarray, np.ndarray]:
             changed, rss = 0, 0.0
             S, T = np.zeros((K, K)), np.zeros((K, self.d))
             for i, j, X in self.pieces(cut):
-                E, Z = self.residuals(X, i, j), self.Z[i:j]
-                if K and how == "coordinate":
-                    flips = kernels.flip_rows(Z, E @ self.A.T, G)
-                    if flips:
-                        changed += flips
-                        E = self.residuals(X, i, j)
-                elif K and how == "exact":
-                    want = np.empty_like(Z)
-                    choose = kernels.enumerate_rows if K <= ENUMERATED else kernels.branch_rows
-                    choose(Z, E @ self.A.T, G, helper, want)
-                    changed += kernels.settle_rows(X, Z, E, self.A, want)
-                error = self.error[i:j]
-                np.einsum("ij,ij->i", E, E, out=error)
-                on = Z.astype(np.float64)
-                if self.weight.shape[0]:
-                    rss += float(self.weight[i:j] @ error)
-                    weighted = on.T * self.weight[i:j]
-                else:
-                    rss += float(error.sum())
-                    weighted = on.T
-                S += weighted @ on
-                T += weighted @ E
+                flips, error = kernels.allocate(
+                    *(X, self.weight[i:j], self.Z[i:j], self.A, G, R, how, self.error[i:j], S, T)
+                )
+                changed, rss = changed + flips, rss + error
             return changed, rss, S, T
 
         parts = self.run(partial, self.cuts)
-        self.rss = sum(part[1] for part in parts)
-        self.S = sum((part[2] for part in parts), np.zeros((K, K)))
-        self._T = sum((part[3] for part in parts), np.zeros((K, self.d)))
-        return sum(part[0] for part in parts)
+        changed, self.rss, self.S, self._T = parts[0]
+        for part in parts[1:]:
+            changed, self.rss = changed + part[0], self.rss + part[1]
+            self.S, self._T = self.S + part[2], self._T + part[3]
+        return int(changed)
 
     # Steps on K×K matrices
 
-    def refit(self, reduce: bool = True) -> None:
-        """A by least squares, after a pass. Columns of Z that depend on those before them go.
+    def independent(self) -> np.ndarray:
+        """Which columns of Z do not depend on those before them."""
+        return kernels.triangle(self.S).diagonal() > 0
 
-        With ``reduce=False`` they stay, and A is the smallest of the best.
-        """
+    def refit(self, penalty: float = 0.0) -> int:
+        """A by least squares, after a pass. Columns of Z that depend on those before them go, then
+        features that do not repay the penalty, the worst first; returns how many."""
         if self.K == 0:
-            return
-        keep = np.diag(kernels.triangle(self.S)) > 0
-        if keep.all():
-            step = np.linalg.solve(self.S, self._T)
-            self.A = self.A + step
-        elif reduce:
-            S = self.S[np.ix_(keep, keep)]
+            return 0
+        before = self.K
+        keep = self.independent()
+        if not keep.all():
+            S = np.ascontiguousarray(self.S[keep][:, keep])
             self.A = np.linalg.solve(S, self.S[keep]) @ self.A  # the same fit on fewer columns
             self.Z = np.ascontiguousarray(self.Z[:, keep])
             self.S, self._T = S, self._T[keep]
-            step = np.linalg.solve(S, self._T) if keep.any() else self._T
-            self.A = self.A + step
-        else:
-            step = np.linalg.pinv(self.S, rcond=1e-10, hermitian=True)
-            self.A = step @ (self._T + self.S @ self.A)
-            step = step @ self._T
-        self.rss = max(0.0, self.rss - float((self._T * step).sum()))
+        costs = np.empty(self.K)
+        fall = kernels.fit_features(self.A, self.S, self._T, costs)
+        self.rss = max(0.0, self.rss - fall)
+        self._T = np.zeros_like(self.A)
+        while self.K and costs.min() < penalty * (1 - 1e-9):
+            self.drop(int(np.argmin(costs)))
+            costs = self.death_costs()
+        return before - self.K
+
+    def refit_all(self) -> None:
+        """The same with dependent columns kept: A is the smallest of the best."""
+        if self.independent().all():
+            self.refit()
+            return
+        step = np.linalg.pinv(self.S, rcond=1e-10, hermitian=True)
+        self.A = step @ (self._T + self.S @ self.A)
+        self.rss = max(0.0, self.rss - float((self._T * (step @ self._T)).sum()))
         self._T = np.zeros_like(self.A)
 
     def death_costs(self) -> np.ndarray:
@@ -170,18 +157,6 @@ class Allocation:
         self.Z = np.ascontiguousarray(np.delete(self.Z, k, axis=1))
         self.S = np.delete(np.delete(self.S, k, axis=0), k, axis=1)
         self._T = np.zeros_like(self.A)
-
-    def drop_unpaid(self, penalty: float) -> int:
-        """Remove features that do not repay the penalty, the worst first."""
-        dropped = 0
-        while self.K and penalty > 0:
-            costs = self.death_costs()
-            k = int(np.argmin(costs))
-            if costs[k] >= penalty * (1 - 1e-9):
-                break
-            self.drop(k)
-            dropped += 1
-        return dropped
 
     def add(self, z: np.ndarray, a: np.ndarray) -> None:
         """One more feature; follow with a pass."""
@@ -205,37 +180,13 @@ class Allocation:
 
         Each in turn: z = [2Ra > aᵀa], a = the mean of R over z. Returns z, a and what they save.
         """
-        block = self.source.take(rows)
-        own = block - self.Z[rows].astype(np.float64) @ self.A
-        seeds = np.vstack([np.zeros((1, self.d)), own]) if with_mean else own
-        on = np.ones((self.n, seeds.shape[0]), dtype=np.uint8)
-        kept: dict[int, np.ndarray] | None = {} if self.n * self.d <= KEEP_VALUES else None
+        seeds = self.source.take(rows) - self.Z[rows].astype(np.float64) @ self.A
+        if with_mean:
+            seeds = np.vstack([np.zeros((1, self.d)), seeds])
+        on = np.empty((self.n, seeds.shape[0]), dtype=np.uint8)
         saved = np.full(seeds.shape[0], -np.inf)
         for round_ in range(rounds):
-            norms = (seeds**2).sum(axis=1)
-            first = with_mean and round_ == 0
-
-            def partial(cut, seeds=seeds, norms=norms, first=first):
-                count, total = np.zeros(seeds.shape[0]), np.zeros(seeds.shape)
-                for i, j, X in self.pieces(cut):
-                    if kept is None:
-                        E = self.residuals(X, i, j)
-                    else:
-                        E = kept[i] if i in kept else kept.setdefault(i, self.residuals(X, i, j))
-                    here = 2.0 * (E @ seeds.T) > norms
-                    if first:
-                        here[:, 0] = True
-                    on[i:j] = here
-                    weighted = here.T.astype(np.float64)
-                    if self.weight.shape[0]:
-                        weighted *= self.weight[i:j]
-                    count += weighted.sum(axis=1)
-                    total += weighted @ E
-                return count, total
-
-            parts = self.run(partial, self.cuts)
-            count = sum(part[0] for part in parts)
-            total = sum(part[1] for part in parts)
+            count, total = self._grow(seeds, with_mean and round_ == 0, on)
             seeds = total / np.where(count > 0, count, 1.0)[:, None]
             now = count * (seeds**2).sum(axis=1)
             if (now <= saved * (1 + 1e-6)).all():
@@ -246,11 +197,19 @@ class Allocation:
 
     def nearer(self, a: np.ndarray) -> np.ndarray:
         """The rows that are better off with `a` added to what they have."""
-        on = np.empty(self.n, dtype=np.uint8)
+        on = np.empty((self.n, 1), dtype=np.uint8)
+        self._grow(a[None], False, on)
+        return on[:, 0]
 
-        def partial(cut: tuple[int, int]) -> None:
+    def _grow(self, seeds: np.ndarray, everybody: bool, on: np.ndarray) -> tuple[Any, Any]:
+        def partial(cut: tuple[int, int]) -> tuple[np.ndarray, np.ndarray]:
+            count, total = np.zeros(seeds.shape[0]), np.zeros(seeds.shape)
             for i, j, X in self.pieces(cut):
-                on[i:j] = 2.0 * (self.residuals(X, i, j) @ a) > a @ a
+                grow_seeds(
+                    *(X, self.weight[i:j], self.Z[i:j], self.A),
+                    *(seeds, everybody, on[i:j], count, total),
+                )
+            return count, total
 
-        self.run(partial, self.cuts)
-        return on
+        parts = self.run(partial, self.cuts)
+        return sum(part[0] for part in parts), sum(part[1] for part in parts)

@@ -29,8 +29,8 @@ from madbayes.features.allocation import Allocation
 from madbayes.features.base import PenalizedFeatures
 from madbayes.features.rowwise import paper_pass
 from madbayes.features.search import (
-    SMALL,
     default_patience,
+    few,
     greedy,
     search,
     search_start,
@@ -92,7 +92,7 @@ class BPMeans(PenalizedFeatures):
         for "search" on small data, 1 otherwise.
     effort : float, default=1
         Patience of "search": it ends after 10 to 60 times `effort` tries in vain (fewer for larger
-        data).
+        data, more for more features).
     max_iter : int, default=300
         Passes at most ("paper").
     random_state : int, RandomState or None
@@ -159,7 +159,7 @@ class BPMeans(PenalizedFeatures):
         max_iter = check_count("max_iter", self.max_iter)
         if algorithm == "search":
             effort = self._effort()
-            n_init = self._restarts(3 if shape[0] * shape[1] <= SMALL else 1)
+            n_init = self._restarts(few(shape))
             find = partial(search, patience=default_patience(shape, effort))
             return Method(search_start(find), n_init, settle=search_start(settle), effort=effort)
 

@@ -12,9 +12,12 @@ a rank-one downdate, O(K) for each flip that is looked at, and a rank-one update
 Departs from the paper: z_n is chosen by flipping the feature that helps most, until no flip helps.
 A row without which columns of Z would depend on each other (its feature's only owner, say) has no
 M₋; the dependent column goes first. A and M are computed afresh after each pass and every n flips.
-After a pass, features that do not repay λ are dropped.
+After a pass, features that do not repay λ are dropped. After step 2 features are exchanged, each
+time followed by steps 1 and 2, while that helps (`features/search.py`); `effort=0` leaves that out.
 """
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -23,8 +26,8 @@ from madbayes._engine.checks import check_choice, check_count
 from madbayes.features.allocation import Allocation
 from madbayes.features.base import PenalizedFeatures
 from madbayes.features.rowwise import collapsed_pass
-from madbayes.features.search import greedy
-from madbayes.features.solve import Features, Method, finish
+from madbayes.features.search import default_patience, exchange, few, greedy, search_start
+from madbayes.features.solve import Features, Method
 
 
 def objective(X: np.ndarray, Z: np.ndarray, penalty: float) -> float:
@@ -39,36 +42,49 @@ def assign_or_open(state: Allocation, penalty: float, cap: int) -> int:
     return collapsed_pass(state, penalty, cap)
 
 
-def collapsed_bp_means(state: Allocation, penalty: float, *, cap: int, max_iter: int) -> Features:
-    """Steps 1 and 2 from the present Z."""
-    history: list[float] = []
-    for n_iter in range(1, max_iter + 1):
+def collapsed_bp_means(
+    state: Allocation,
+    penalty: float,
+    cap: int,
+    target: float = -np.inf,
+    *,
+    max_iter: int,
+    on_step: Callable[[float], None] | None = None,
+) -> bool:
+    """Steps 1 and 2 from the present Z; whether they ended by themselves."""
+    before = np.inf
+    for _ in range(max_iter):
         changed = assign_or_open(state, penalty, cap)  # 1.
         J = state.rss + penalty * state.K
-        if not changed or (history and J >= history[-1]):
-            return finish(state, penalty, history or [J], n_iter, True)  # 2.
-        history.append(J)
-    return finish(state, penalty, history, max_iter, False)
+        if on_step is not None:
+            on_step(J)
+        if not changed or J >= before:
+            return True  # 2.
+        before = J
+    return False
 
 
 class CollapsedBPMeans(PenalizedFeatures):
     """Collapsed BP-means: rows change their features one by one, the features always fitted.
 
-    Minimises the objective of `BPMeans` from a number of starts. No flip of one row's feature
-    lowers the result; `BPMeans` ends there too, and also tries births and exchanges of whole
-    features.
+    Minimises the objective of `BPMeans`. No flip of one row's feature lowers the result. Then whole
+    features are exchanged, as in `BPMeans`, while that helps.
 
     Parameters
     ----------
     penalty : float or "auto", default="auto"
         The cost of one more feature, in squared-distance units (λ² of the paper). "auto" chooses it
-        by `penalties.feature_path`.
+        by `penalties.feature_path`, whose features are the first start and whose number of features
+        stays.
     max_components : int or None
         Never more features than this.
     init : {"greedy", "empty"}, default="greedy"
         The mean and residuals drawn at random while the objective falls (BKJ 5), or no feature.
     n_init : int or "auto", default="auto"
-        How many starts to try; the best result is kept. "auto" is 10 for "greedy", 1 for "empty".
+        How many starts to try; the best result is kept. "auto" is 3 for small data, 1 otherwise.
+    effort : float, default=1
+        Patience: exchanges of features end after 10 to 60 times `effort` tries in vain (fewer for
+        larger data, more for more features). 0 stops where the paper stops.
     max_iter : int, default=300
         Passes at most.
     random_state : int, RandomState or None
@@ -83,6 +99,8 @@ class CollapsedBPMeans(PenalizedFeatures):
     n_components_ : int
         May be 0.
     penalty_ : float
+    evidence_, path_ : Choice, Staircase
+        After "auto": why so many features, and the number for every other penalty.
     objective_ : float
         (Weighted) squared error + penalty × number of features.
     objective_history_ : array
@@ -124,13 +142,26 @@ class CollapsedBPMeans(PenalizedFeatures):
 
     def _method(self, shape: tuple[int, int]) -> Method:
         empty = check_choice("init", self.init, "greedy", "empty") == "empty"
-        max_iter = check_count("max_iter", self.max_iter)
+        descend = partial(collapsed_bp_means, max_iter=check_count("max_iter", self.max_iter))
+        effort = self._effort()
+        patience = default_patience(shape, effort)
+
+        def find(
+            state: Allocation,
+            rng: np.random.RandomState,
+            penalty: float,
+            cap: int,
+            on_step: Callable[[float], None],
+        ) -> bool:
+            ended = descend(state, penalty, cap, on_step=on_step)
+            return exchange(state, rng, penalty, cap, patience, on_step, descend=descend) and ended
 
         def start(
             state: Allocation, rng: np.random.RandomState, penalty: float, cap: int, given: bool
         ) -> Features:
             if not given and not empty:
                 greedy(state, rng, penalty, cap)
-            return collapsed_bp_means(state, penalty, cap=cap, max_iter=max_iter)
+            return search_start(find)(state, rng, penalty, cap, given)
 
-        return Method(start, self._restarts(1 if empty else 10), effort=self._effort(), sorts=False)
+        n_init = self._restarts(few(shape))
+        return Method(start, n_init, effort=effort)

@@ -42,7 +42,7 @@ def assign(state: Allocation, how: str) -> int:
 
 def update_features(state: Allocation) -> None:
     """2. A by least squares."""
-    state.refit(reduce=False)
+    state.refit_all()
 
 
 def k_features(

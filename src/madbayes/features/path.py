@@ -3,11 +3,13 @@
 1. For K = 0, 1, 2, …: the least squared error E(K) that the search finds with K features, each
    search starting from the one before. It ends when further features save no more than features of
    noise do, σ²(√n + √d)² (the largest squared singular value of n×d noise), and at K = d + 1: rows
-   of d numbers do not tell more features apart.
+   of d numbers do not tell more features apart. Then back from the largest K, one feature less each
+   time, where that gives a smaller E(K).
 2. E(K) + λK is least on the lower convex hull of E: K is best for λ from E(K) - E(K+1) to
    E(K-1) - E(K) (`_search/staircase.py`).
 3. Of the K whose range lies above the noise, the one with the largest √K·log(λ_high/λ_low); λ is
-   the geometric middle of its range. None: 0 features, and a λ above what the first would save.
+   the geometric middle of its range. One feature that all rows have counts only if there is no
+   other such K. None: 0 features, and a λ above what the first would save.
 
 All of it on a random selection of many rows, counted for as many as it stands for, and in the
 directions that hold more than noise.
@@ -27,15 +29,16 @@ from madbayes._engine.rows import Rows
 from madbayes._engine.threads import Run, workers
 from madbayes._search.staircase import Choice, Staircase, in_words, plateau
 from madbayes.features.allocation import Allocation, new_state
-from madbayes.features.search import search
+from madbayes.features.search import polish, search
 from madbayes.features.solve import Found
 from madbayes.features.table import Table, check_table_to_fit, main_directions
 
 MOST = 30  # features
 MAX_ROWS = 10_000
 LEAST_ROWS = 1_000
-VALUES = 2**17  # rows × columns that a path by "auto" looks at
+VALUES = 2**16  # rows × columns that a path by "auto" looks at
 COMMON = 0.95  # of the rows: combinations that fewer have are exceptions
+TRIES = 6  # in vain at each number of features (for 3 of them; see `search.exchange`)
 LLOYD = 10  # passes of a clustering to compare with
 TOLERANCE = 0.1  # a clustering whose error is no larger than this fits as well
 FLOOR = 1e-2  # without noise a range goes down to 0: no further than this part of its upper end
@@ -134,14 +137,28 @@ def climb(
     while state.K < min(cap, state.n - 1) and in_vain < 2 and errors[-1] > 1e-12 * errors[0]:
         K = state.K
         goal = state.rss - noise_edge(errors[-1], table, K) / 2
-        search(state, rng, 0.0, K + 1, round(effort * (5 + K)), goal=goal)
+        search(state, rng, 0.0, K + 1, round(effort * TRIES), goal=goal)
         if state.K == K:
             break
         errors.append(min(state.rss + rest, errors[-1]))
         found.append(state.Z.astype(bool))
         saved = errors[-2] - errors[-1]
         in_vain = in_vain + 1 if saved <= noise_edge(errors[-1], table, K + 1) else 0
+    descend(state, errors, found, rest)
     return errors, found
+
+
+def descend(state: Allocation, errors: list[float], found: list[np.ndarray], rest: float) -> None:
+    """1., on the way back: K + 1 features without the one that is missed least, where that is
+    better than what was found with K."""
+    for K in range(len(errors) - 2, 0, -1):
+        state.put(found[K + 1], np.zeros((K + 1, state.d)))
+        state.refit()
+        if state.K == K + 1:
+            state.drop(int(np.argmin(state.death_costs())))
+        polish(state, 0.0, state.K, errors[K] - rest)
+        if state.K == K and state.rss + rest < errors[K]:
+            errors[K], found[K] = state.rss + rest, state.Z.astype(bool)
 
 
 def noise_edge(error: float, table: Table, K: int) -> float:
@@ -156,6 +173,10 @@ def choose(path: Staircase, table: Table, rest: float) -> Staircase:
     edge = path.figures["noise_edge"]
     floor = np.maximum(np.maximum(path.price_low, edge), FLOOR * np.where(high < np.inf, high, 0))
     scores = np.where(path.number > 0, plateau(path.number, floor, high), 0.0)
+    assert path.labels is not None  # they were built with
+    one = path.step_of(1)
+    if one is not None and path.labels[one].all() and np.delete(scores, one).any():
+        scores[one] = 0.0  # what all rows share is where the data lie: no finding beside others
     i = int(np.argmax(scores))
     if not scores[i] > 0:
         price = 1.5 * float(max(edge[0], path.price_low[0])) or 1.0  # every row zero: any price
@@ -168,7 +189,6 @@ def choose(path: Staircase, table: Table, rest: float) -> Staircase:
         K = int(path.number[i])
         others = [j for j in np.argsort(-scores, kind="stable") if j != i and scores[j] > 0]
         support = float(1 - floor[i] / high[i])
-        assert path.labels is not None
         groups = grouped(table, path.labels[i], float(path.objective[i]) / table.unit - rest)
         reason = (
             f"the rows form {groups} groups and do not add up: a clustering such as DPMeans fits "

@@ -19,8 +19,15 @@ from madbayes.features.solve import Features, Start, finish
 
 SEEDS = 6  # rows that a birth is grown from
 ROUNDS = 200  # at most, in one polish
-HOPE = 10  # as many steps like the last one are hoped for
-SMALL = 2**16  # values in X: up to here a polish is always worth finishing
+HOPE = 10  # as many steps like the last one are hoped for …
+LONG_HOPE = 30  # … and in small data
+RECOMBINED = 0.2  # of the tries of a search: two features recombined
+TWICE = 0.3  # of the tries: two exchanges at once
+TINY = 32  # rows: up to here any allocation is worth a try
+SMALL = 2**14  # values in X: up to here a polish is always worth finishing
+
+
+Descent = Callable[[Allocation, float, int, float], bool]  # state, penalty, cap, target
 
 
 def value(state: Allocation, penalty: float) -> float:
@@ -34,19 +41,17 @@ def alternate(state: Allocation, penalty: float, target: float = np.inf, least: 
     more than the part `least` of J. Returns the changes.
     """
     total, before = 0, np.inf
-    if state.n * state.d <= SMALL:
-        target = np.inf
+    hope = HOPE if state.n * state.d > SMALL else LONG_HOPE
     for step in range(ROUNDS):
         K = state.K
         changed = state.assign("exact")
-        state.refit()
-        state.drop_unpaid(penalty)
+        state.refit(penalty)
         changed += state.K != K
         total += changed
         now = value(state, penalty)
         if not changed or now >= before or before - now < least * now:
             break
-        if step > 0 and now - HOPE * (before - now) > target:
+        if step > 0 and now - hope * (before - now) > target:
             break
         before = now
     return total
@@ -57,12 +62,11 @@ def polish(state: Allocation, penalty: float, cap: int, target: float = np.inf) 
 
     Not worth finishing when J stays well above `target`.
     """
-    if state.n * state.d <= SMALL:
-        target = np.inf
+    hope, margin = (HOPE, 0.01) if state.n * state.d > SMALL else (LONG_HOPE, 0.1)
     for _ in range(ROUNDS):
         before = value(state, penalty)
         changed = alternate(state, penalty, target)
-        if value(state, penalty) > target + 0.01 * abs(target):
+        if value(state, penalty) > target + margin * abs(target):
             return False
         K = state.K
         flips = collapsed_pass(state, penalty, cap)
@@ -71,7 +75,7 @@ def polish(state: Allocation, penalty: float, cap: int, target: float = np.inf) 
             return True
         if now >= before and not changed:
             return True
-        if now - HOPE * (before - now) > target:
+        if now - hope * (before - now) > target:
             return False
     return False
 
@@ -148,33 +152,26 @@ def exchange(
     patience: int,
     on_step: Callable[[float], None],
     goal: float = np.inf,
+    descend: Descent | None = None,
 ) -> bool:
-    """2. Ends after `patience` tries in vain."""
+    """2. Ends after `patience` tries in vain (for 3 features). `descend`: instead of 3."""
+    descend = descend or polish
     converged = True
+    if cap < 1:
+        return converged
     failures = 0
     stage = Stage("exchanging features", patience)
-    while failures < patience:
+    while failures < patience * harder(state):
         stage.at(failures)
         before, saved = value(state, penalty), state.save()
         if before <= 0:
             break
-        move = rng.random_sample()
-        full = state.K >= cap
-        seeds = SEEDS if rng.random_sample() < 0.5 else 1  # the best birth, or any
-        if state.K and (move < 0.7 or full):  # swap, or sometimes death alone
-            costs = state.death_costs()
-            ease = 1.0 / (costs + 1e-3 * costs.max() + 1e-300)
-            pick = 0.5 * ease / ease.sum() + 0.5 / state.K
-            state.drop(int(rng.choice(state.K, p=pick / pick.sum())))
-            if penalty == 0 or move > 0.1:
-                if move < 0.5:
-                    state.assign("exact")
-                    state.refit()
-                state.measure()
-                give_birth(state, rng, seeds)
-        else:
-            give_birth(state, rng, seeds)
-        ended = polish(state, penalty, cap, min(before, goal))
+        disturb(state, rng, penalty, cap)
+        if state.K > 2 and rng.random_sample() < TWICE:
+            state.assign("exact")
+            state.refit()
+            disturb(state, rng, penalty, cap)
+        ended = descend(state, penalty, cap, min(before, goal))
         if value(state, penalty) < before - 1e-10 * before:
             failures, converged = 0, ended
             on_step(value(state, penalty))
@@ -182,6 +179,41 @@ def exchange(
             state.restore(saved)
             failures += 1
     return converged
+
+
+def harder(state: Allocation) -> float:
+    """How many more tries so many features need: about as many as there are pairs of them."""
+    K = min(state.K, state.d)
+    pairs = (1 + K) * (2 + K) / 24
+    return pairs if state.n > TINY else min(1.0, pairs)
+
+
+def disturb(state: Allocation, rng: np.random.RandomState, penalty: float, cap: int) -> None:
+    """2. One feature exchanged for a birth, dropped or born; or a sum or difference of two; of few
+    rows also at random."""
+    move, full = rng.random_sample(), state.K >= cap
+    if state.K and state.n <= TINY and rng.random_sample() < 0.5:
+        state.Z[:, rng.randint(state.K)] = rng.randint(2, size=state.n)
+        state.measure()
+        state.refit()
+        return
+    if state.K > 1 and rng.random_sample() < RECOMBINED:
+        i, j = rng.permutation(state.K)[:2]
+        state.A[i] += state.A[j] * (1.0 if move < 0.5 else -1.0)
+        return  # what rows make of it the polish tells
+    seeds = SEEDS if rng.random_sample() < 0.5 else 1  # the best birth, or any
+    if state.K and (move < 0.7 or full):
+        costs = state.death_costs()
+        ease = 1.0 / (costs + 1e-3 * costs.max() + 1e-300)
+        pick = 0.5 * ease / ease.sum() + 0.5 / state.K
+        state.drop(int(rng.choice(state.K, p=pick / pick.sum())))
+        if penalty > 0 and move <= 0.1:
+            return
+        if move < 0.5:
+            state.assign("exact")
+            state.refit()
+        state.measure()
+    give_birth(state, rng, seeds)
 
 
 def settle(
@@ -220,9 +252,15 @@ def search_start(find: Callable[..., bool]) -> Start:
     return start
 
 
+def few(shape: tuple[int, int]) -> int:
+    """Starts of a search."""
+    return 3 if shape[0] * shape[1] <= SMALL else 1
+
+
 def default_patience(shape: tuple[int, int], effort: float) -> int:
     """Tries in vain before the search ends: fewer where each takes long."""
-    return round(effort * float(np.clip(3e6 / (shape[0] * max(shape[1], 1)), 10, 60)))
+    most = 60 if shape[0] > TINY else 150
+    return round(effort * float(np.clip(3e6 / (shape[0] * max(shape[1], 1)), 10, most)))
 
 
 def greedy(state: Allocation, rng: np.random.RandomState, penalty: float, cap: int) -> None:

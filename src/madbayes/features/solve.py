@@ -90,7 +90,7 @@ def best_start(
             adopt(state, A)
         elif first is not None and given:
             state.put(first.assignments, np.zeros((first.assignments.shape[1], state.d)))
-            state.refit(reduce=False)
+            state.refit_all()
             state.measure()
         return method.start(state, np.random.RandomState(seeds[at]), penalty, cap, given)
 
@@ -117,7 +117,7 @@ def fitted(table: Table, Z: np.ndarray, run: Run) -> Allocation:
     """The rows with these assignments, A by least squares."""
     state = new_state(Rows(table.X), table.weight, run)
     state.put(Z, np.zeros((Z.shape[1], table.d)))
-    state.refit(reduce=False)
+    state.refit_all()
     return state
 
 

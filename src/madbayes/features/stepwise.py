@@ -17,7 +17,7 @@ import numpy as np
 
 from madbayes.features.allocation import Allocation
 from madbayes.features.base import PenalizedFeatures
-from madbayes.features.search import default_patience, search, search_start, settle
+from madbayes.features.search import default_patience, few, search, search_start, settle
 from madbayes.features.solve import Features, Method, finish
 
 
@@ -67,7 +67,8 @@ class StepwiseKFeatures(PenalizedFeatures):
     max_components : int or None
         Never more features than this.
     n_init : int or "auto", default="auto"
-        How many starts to try; the best result is kept. "auto" is 1.
+        How many starts to try; the best result is kept. "auto" is 3 for small
+        data, 1 otherwise.
     effort : float, default=1
         Patience: at each size, exchanges end after 10 to 60 times `effort` in a row were in vain
         (fewer for larger data).
@@ -115,4 +116,4 @@ class StepwiseKFeatures(PenalizedFeatures):
                 return last_step(state, rng, penalty, cap, True)
             return stepwise(state, rng, penalty, cap, patience)
 
-        return Method(start, self._restarts(1), settle=search_start(settle), effort=effort)
+        return Method(start, self._restarts(few(shape)), settle=search_start(settle), effort=effort)

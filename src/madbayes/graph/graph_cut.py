@@ -26,7 +26,7 @@ from one cluster the printed algorithm stays there.
 """
 
 import warnings
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from numbers import Real
 from typing import Any, Self
 
@@ -36,6 +36,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
 from madbayes._engine.checks import check_choice, check_count
+from madbayes._estimators.fitting import AUTOMATIC, keep_choice
 from madbayes._kernels.graph import cluster_sums, kernel_pass, renumber
 from madbayes.graph.input import check_graph, connected_part
 from madbayes.graph.path import find_path
@@ -248,14 +249,13 @@ class GraphCut(ClusterMixin, BaseEstimator):
         max_iter = check_count("max_iter", self.max_iter)
         rng = check_random_state(self.random_state)
         graph, used = connected_part(A, self.cut)
-        start = None
-        for name in ("evidence_", "path_"):  # of an earlier fit
+        start = path = None
+        for name in AUTOMATIC:  # of an earlier fit
             self.__dict__.pop(name, None)
         if resolution == "auto":
-            self.path_ = find_path(graph, used, A.shape[0], self.cut, rng)
-            self.evidence_ = self.path_.best()
-            resolution = self.evidence_.resolution
-            start = self.path_.labels_at(resolution)[used]
+            path = find_path(graph, used, A.shape[0], self.cut, rng)
+            resolution = path.best().resolution
+            start = path.labels_at(resolution)[used]
         self.labels_ = np.full(A.shape[0], -1, np.int32)
         if not used.size:
             result = Cut(NOTHING, [0.0], 0, True)
@@ -277,8 +277,8 @@ class GraphCut(ClusterMixin, BaseEstimator):
         rank = np.argsort(-division.weight, kind="stable")
         self.labels_[used] = np.argsort(rank)[division.labels]
         self.n_clusters_ = division.k
-        if self.resolution == "auto":  # the search may have gone on
-            self.evidence_ = replace(self.evidence_, number=division.k)
+        if path is not None:
+            keep_choice(self, path, division.k, resolution)
         self.resolution_ = resolution
         self.conductance_ = division.terms[rank]
         self.cut_ = float(self.conductance_.sum())

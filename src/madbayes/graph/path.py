@@ -121,7 +121,8 @@ def choose(path: Staircase, chance: float, chance_modularity: float) -> Choice:
     if score[i] <= least:
         i, reason, support = int(np.argmax(Q)), "no plateau stands out, modularity decided", 0.1
         if i == 0 or Q[i] <= BEYOND_CHANCE * chance_modularity:
-            i, reason, support = 0, "the connected pieces: nothing stands out from chance", 0.0
+            i, reason = 0, "the connected pieces: nothing stands out from chance"
+            support = float(path.figures["effective"][0] > 1.5)  # pieces of some weight
     resolution = float(path.figures["middle"][i])
     k = int(path.number[path.at(resolution)])
     others = [int(j) for j in np.argsort(-score, kind="stable") if path.number[j] != k]

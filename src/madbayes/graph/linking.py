@@ -1,0 +1,64 @@
+"""The graph of nearest neighbours: links, what they weigh, and how dense the rows are."""
+
+from typing import NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+
+from madbayes._kernels.neighbors import shared_neighbours
+
+
+class Linked(NamedTuple):
+    """The graph of the rows, and what their neighbours tell."""
+
+    A: sp.csr_array
+    flow: np.ndarray  # of the edges, for `valleys.join`
+    distance: np.ndarray | None  # to the neighbours
+    nearest: np.ndarray | None  # which these are
+    recall: float
+
+
+def neighbour_graph(index: np.ndarray, weights: str) -> sp.csr_array:
+    """Rows linked when one is a neighbour of the other; weight 1, or the share of neighbours."""
+    n, k = index.shape
+    ends = np.sort(index, axis=1).ravel()
+    A = sp.csr_array((np.ones(n * k), ends, np.arange(n + 1) * k), (n, n))
+    A = sp.csr_array(A.maximum(A.T))
+    A.sort_indices()
+    if weights == "jaccard":
+        A.data = np.empty(A.nnz)
+        shared_neighbours(A.indptr, A.indices, index, A.data)
+    return A
+
+
+def density(distance: np.ndarray) -> np.ndarray:
+    """log of the rows per volume, up to a constant: k rows in a ball that reaches the k-th.
+
+    The volume goes with the power of the radius that the neighbours' distances show, for all rows
+    together (Levina & Bickel 2004).
+    """
+    positive = distance[distance > 0]
+    if not positive.size or distance.shape[1] < 2:
+        return np.zeros(len(distance))
+    radius = distance[:, -1]
+    logs = np.log(np.maximum(distance, positive.min()))
+    dimension = 1 / max(float(np.mean(logs[:, -1:] - logs[:, :-1])), 1e-3)
+    found = -dimension * np.log(np.maximum(radius, positive.min()))
+    return found - np.median(found)
+
+
+def crossing_weights(A: sp.csr_array, log_density: np.ndarray) -> np.ndarray:
+    """What an edge counts for in a profile: the root of the density at its ends."""
+    ends = np.repeat(log_density, np.diff(A.indptr)), log_density[A.indices]
+    return A.data * np.exp(np.clip((ends[0] + ends[1]) / 4, -30.0, 30.0))
+
+
+def one_hot(labels: np.ndarray, k: int) -> sp.csr_array:
+    """Rows × clusters; rows with the label -1 are in none."""
+    rows = np.flatnonzero(labels >= 0)
+    return sp.csr_array((np.ones(rows.size), (rows, labels[rows])), (labels.size, k))
+
+
+def reach(distance: np.ndarray) -> np.ndarray:
+    """How far a row is from its neighbours, on average."""
+    return distance.mean(axis=1) if distance.shape[1] else np.zeros(len(distance))

@@ -1,0 +1,362 @@
+"""Clusters of any shape: the graph of nearest neighbours, cut where there is a valley (KJ 5.2).
+
+1. *Neighbours* (`neighbors.py`): each row is linked to its nearest rows.
+2. *Pieces*: the penalized normalized cut of that graph, F = Σ_c (conductance_c - θ), at a high
+   resolution θ (`search.py`); with a resolution given, that is the answer.
+3. *Valleys* (`valleys.py`): pieces without a valley between them are joined.
+4. *Borders*: a row goes to the cluster that holds more of its links than its own.
+"""
+
+from typing import Any, Self
+
+import numpy as np
+import scipy.sparse as sp
+from sklearn.base import BaseEstimator, ClusterMixin
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from madbayes._engine.checks import check_choice, check_count, check_rows
+from madbayes._estimators.fitting import AUTOMATIC
+from madbayes._estimators.novelty import calibrate, p_values
+from madbayes._estimators.novelty_mixin import check_novel
+from madbayes.graph.graph_cut import check_resolution
+from madbayes.graph.input import check_graph, connected_part
+from madbayes.graph.linking import (
+    Linked,
+    crossing_weights,
+    density,
+    neighbour_graph,
+    one_hot,
+    reach,
+)
+from madbayes.graph.neighbors import Neighbours, of_distances
+from madbayes.graph.search import (
+    LOOKS,
+    LOWEST,
+    NOTHING,
+    Division,
+    Graph,
+    contracted,
+    measure,
+    one_run,
+    search,
+)
+from madbayes.graph.valleys import PIECES, join, staircase
+
+
+def settle_borders(A: sp.csr_array, labels: np.ndarray) -> np.ndarray:
+    """4. One pass; ties and clusters' last rows stay."""
+    k = int(labels.max(initial=0)) + 1
+    links = sp.csr_array(A @ one_hot(labels, k))
+    own = np.asarray(links[np.arange(labels.size), labels]).ravel()
+    new = labels.copy()
+    most = links.max(axis=1).toarray().ravel() if k > 1 else own
+    moving = np.flatnonzero(most > own)
+    new[moving] = np.asarray(links[moving].argmax(axis=1)).ravel()
+    return new if len(np.unique(new)) == len(np.unique(labels)) else labels
+
+
+def least_resolution(graph: Graph, division: Division) -> float:
+    """The lowest θ at which no join of two linked clusters lowers the objective."""
+    small = contracted(graph, division.labels, division.k)
+    rows = np.repeat(np.arange(small.n), np.diff(small.indptr))
+    p, q = rows, small.indices
+    both = (division.cut[p] + division.cut[q] - 2 * small.data) / (
+        division.weight[p] + division.weight[q]
+    )
+    gain = division.terms[p] + division.terms[q] - both
+    return max(float(gain.max(initial=0.0)), LOWEST)
+
+
+class NeighborCut(ClusterMixin, BaseEstimator):
+    """Clusters of any shape, their number found: cuts of the graph of nearest neighbours.
+
+    Rows are linked to their nearest rows. The graph is cut into small pieces, and pieces are joined
+    unless a valley lies between them: unless fewer links cross their boundary than cross either
+    side of it, beyond what chance does. Noise has no valleys and stays one cluster; so do rings and
+    filaments, whatever their length.
+
+    Use it when clusters need not be round: crescents, rings, filaments, embeddings of cells or
+    words. Use `DPMeans` for round clusters that overlap so much that rows are as dense between them
+    as inside, or when you need centres; `SpectralDPMeans` when you have a kernel of your own.
+
+    Parameters
+    ----------
+    n_neighbors : int, default=15
+        Each row is linked to so many nearest rows (to all others, if there are fewer). Lower values
+        see thinner gaps, higher ones need fewer rows to be sure.
+    metric : str or callable, default="euclidean"
+        "cosine", or any other of `sklearn.neighbors.NearestNeighbors`. "precomputed": X holds the
+        distances between the rows, all of them or (sparse) those to the nearest, as from
+        `sklearn.neighbors.KNeighborsTransformer`. "connectivities": X is a symmetric graph with
+        weights, higher for nearer rows, such as ``adata.obsp["connectivities"]`` of scanpy.
+    weights : {"uniform", "jaccard"}, default="uniform"
+        What a link weighs: 1, or the share of neighbours that its two rows have in common.
+    resolution : float or "auto", default="auto"
+        A number cuts the graph at this resolution (see `GraphCut`) and joins nothing.
+    n_clusters_hint : int, optional
+        With ``resolution="auto"``: join pieces until so many clusters are left.
+    approximate : bool or "auto", default="auto"
+        Find most of the neighbours, and quickly (pynndescent): "auto" does so above 100,000 dense
+        rows of more than 10 columns, where it is installed. `recall_` says how many were found.
+    n_jobs : int, optional
+        Threads of the search for neighbours. The result is the same for any number.
+    random_state : int, RandomState or None
+        Seed for the order in which rows are visited by the cut.
+
+    Attributes
+    ----------
+    labels_ : array of shape (n_rows,)
+        Clusters from the largest to the smallest.
+    n_clusters_ : int
+    conductance_ : array of shape (n_clusters_,)
+        The share of each cluster's links that leave it.
+    membership_ : array of shape (n_rows,)
+        The share of each row's links that stay in its cluster: below 1 at a border.
+    outlier_score_ : array of shape (n_rows,)
+        The share of the rows of its cluster that lie nearer to their neighbours than this one.
+    evidence_ : penalties.Choice
+        With ``resolution="auto"``: how sure the number is, and what else it could be. Its price is
+        the factor by which a valley must be lower than its sides, beyond chance.
+    path_ : penalties.Staircase
+        With ``resolution="auto"``: clusters against that factor; `path_.plot()` draws it.
+    graph_ : CSR array of shape (n_rows, n_rows)
+    resolution_ : float
+        What was given; of "auto" the lowest resolution at which no join of two of the clusters
+        lowers the objective.
+    objective_ : float
+        The sum of `conductance_` minus `resolution_` times `n_clusters_`.
+    objective_history_, n_iter_, converged_
+    novelty_quantiles_ : array
+        For each cluster the mean distances to the neighbours that given shares of rows reach.
+    recall_ : float
+        The share of the true nearest neighbours that was found.
+    n_features_in_, feature_names_in_
+
+    Examples
+    --------
+    >>> from sklearn.datasets import make_moons
+    >>> from madbayes import NeighborCut
+    >>> X, _ = make_moons(400, noise=0.05, random_state=0)
+    >>> model = NeighborCut(random_state=0).fit(X)
+    >>> model.n_clusters_
+    2
+    >>> model.predict([[0.0, 1.0], [9.0, 9.0]], novel=True).tolist()[1]
+    -1
+    """
+
+    def __init__(
+        self,
+        n_neighbors: int = 15,
+        *,
+        metric: Any = "euclidean",
+        weights: str = "uniform",
+        resolution: float | str = "auto",
+        n_clusters_hint: int | None = None,
+        approximate: bool | str = "auto",
+        n_jobs: int | None = None,
+        random_state: Any = None,
+    ) -> None:
+        self.n_neighbors = n_neighbors
+        self.metric = metric
+        self.weights = weights
+        self.resolution = resolution
+        self.n_clusters_hint = n_clusters_hint
+        self.approximate = approximate
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Cluster the rows of X; see `metric` for what else X may be.
+
+        Parameters
+        ----------
+        X : array or CSR matrix of shape (n_rows, n_columns), or a table
+        y : ignored
+        """
+        resolution = check_resolution(self.resolution)
+        check_choice("weights", self.weights, "uniform", "jaccard")
+        hint = self._hint(resolution)
+        rng = check_random_state(self.random_state)
+        for name in AUTOMATIC:  # of an earlier fit
+            self.__dict__.pop(name, None)
+        linked = self._link(X, rng)
+        graph, used = connected_part(linked.A, "normalized")
+        if resolution == "auto":
+            labels = self._join(linked, graph, used, hint, rng)
+            division = measure(graph, labels[used]) if used.size else NOTHING
+            resolution = least_resolution(graph, division)
+            history, self.converged_ = [division.objective(resolution)], True
+        else:
+            division, history = search(graph, resolution, rng) if used.size else (NOTHING, [0.0])
+            labels = np.full(linked.A.shape[0], -1, np.int32)
+            labels[used] = division.labels
+            self.converged_ = bool(division.settled)
+        self._store(linked, labels, division, used)
+        self.resolution_ = float(resolution)
+        self.objective_history_ = np.array(history)
+        self.objective_ = float(history[-1])
+        self.n_iter_ = len(history)
+        return self
+
+    def _hint(self, resolution: Any) -> int | None:
+        if self.n_clusters_hint is None:
+            return None
+        if resolution != "auto":
+            raise ValueError(
+                f"n_clusters_hint={self.n_clusters_hint!r} would be ignored, because "
+                f"resolution={resolution!r} decides already. Give one of them."
+            )
+        return check_count("n_clusters_hint", self.n_clusters_hint)
+
+    def _link(self, X: Any, rng: np.random.RandomState) -> Linked:
+        """1. The graph of the rows."""
+        k = check_count("n_neighbors", self.n_neighbors)
+        self._neighbours = None
+        if self._given() == "connectivities":
+            A = check_graph(X, self)
+            return Linked(A, A.data, None, None, 1.0)
+        if self._given() == "precomputed":
+            D = self._distances(X, reset=True)
+            found = of_distances(D, min(k, D.shape[0] - 1), themselves=True)
+            recall = 1.0
+        else:
+            X = check_rows(self, X)
+            X = X if X.dtype in (np.float32, np.float64) else X.astype(np.float64)
+            seed = int(rng.randint(2**31 - 1))
+            near = Neighbours(X, self.metric, self.n_jobs, seed, self.approximate)
+            found = near.of_themselves(min(k, X.shape[0] - 1))
+            recall = near.recall(found[1])
+            self._neighbours = near
+        A = neighbour_graph(found[1], self.weights)
+        return Linked(A, crossing_weights(A, density(found[0])), *found, recall)
+
+    def _join(
+        self,
+        linked: Linked,
+        graph: Graph,
+        used: np.ndarray,
+        hint: int | None,
+        rng: np.random.RandomState,
+    ) -> np.ndarray:
+        """2 to 4. Labels; evidence and path are kept. Rows without any link are on their own."""
+        A = linked.A
+        pieces = np.empty(A.shape[0], np.int32)
+        first = 0
+        if used.size:
+            pieces[used] = one_run(graph, PIECES, rng, LOOKS).labels
+            first = int(pieces[used].max()) + 1
+        alone = np.setdiff1d(np.arange(A.shape[0]), used)
+        pieces[alone] = first + np.arange(alone.size)
+        joined = join(A.indptr, A.indices, A.data, linked.flow, pieces)
+        self.path_ = staircase(joined, hint)
+        self.evidence_ = self.path_.best()
+        return settle_borders(A, joined.at(self.evidence_.number))
+
+    def _store(
+        self, linked: Linked, labels: np.ndarray, division: Division, used: np.ndarray
+    ) -> None:
+        """What the fit found, clusters from the largest to the smallest."""
+        A = linked.A
+        number = np.unique(labels[labels >= 0], return_counts=True)
+        rank = np.argsort(np.argsort(-number[1], kind="stable"))
+        place = np.full(int(labels.max(initial=-1)) + 2, -1, np.int32)
+        place[number[0]] = rank
+        self.labels_ = place[labels]  # -1 stays -1
+        self.n_clusters_ = int(number[0].size)
+        degree = np.asarray(A.sum(axis=1)).ravel()
+        inside = np.repeat(self.labels_, np.diff(A.indptr)) == self.labels_[A.indices]
+        kept = np.add.reduceat(np.r_[A.data * inside, 0.0], np.minimum(A.indptr[:-1], A.nnz))
+        kept[np.diff(A.indptr) == 0] = 0.0
+        self.membership_ = np.divide(kept, degree, out=np.ones(degree.size), where=degree > 0)
+        own = self.labels_ >= 0
+        total = np.bincount(self.labels_[own], degree[own], minlength=self.n_clusters_)
+        stays = np.bincount(self.labels_[own], kept[own], minlength=self.n_clusters_)
+        self.conductance_ = 1 - np.divide(stays, total, out=np.ones(total.size), where=total > 0)
+        self.graph_, self.recall_ = A, linked.recall
+        far = 1 / np.maximum(degree, 1e-300) if linked.distance is None else reach(linked.distance)
+        table = calibrate(far[own], self.labels_[own], np.ones(own.sum()), self.n_clusters_)
+        self.outlier_score_ = np.ones(far.size)
+        self.outlier_score_[own] = 1 - p_values(far[own], self.labels_[own], table)
+        self.novelty_quantiles_ = None if linked.distance is None else table
+
+    def predict(self, X: Any, novel: bool | float = False) -> np.ndarray:
+        """The cluster that holds most of a row's nearest rows; ties go to the nearest.
+
+        Parameters
+        ----------
+        X : rows, or their distances (connectivities) to the rows of the fit
+        novel : bool or float, default=False
+            True (or a rate, True is 0.001) gives -1 to rows so far from their neighbours as at most
+            this share of rows like those of the fit would be.
+        """
+        rate = check_novel(novel)
+        if rate == "paper":
+            raise ValueError(
+                "novel='paper' is not for neighbours: the printed algorithm knows no new rows of a "
+                "graph. Use True or a rate between 0 and 1."
+            )
+        labels, far = self._ask(X)
+        if rate is not None:
+            labels[self._novelty(labels, far) <= rate] = -1
+        return labels
+
+    def novelty_score(self, X: Any) -> np.ndarray:
+        """The p-value of each row: the share of rows like those of the fit that would be as far
+        from their neighbours."""
+        return self._novelty(*self._ask(X))
+
+    def _novelty(self, labels: np.ndarray, far: np.ndarray | None) -> np.ndarray:
+        if far is None or self.novelty_quantiles_ is None:
+            raise ValueError(
+                "metric='connectivities' knows no distances, so it cannot say which rows are new. "
+                "Fit on rows or with metric='precomputed'."
+            )
+        return p_values(far, labels, self.novelty_quantiles_)
+
+    def _ask(self, X: Any) -> tuple[np.ndarray, np.ndarray | None]:
+        """Labels by the neighbours, and how far these are."""
+        check_is_fitted(self)
+        if self._given() == "connectivities":
+            X = validate_data(self, X, reset=False, accept_sparse="csr", dtype=np.float64)
+            votes = sp.csr_array(X) @ one_hot(self.labels_, self.n_clusters_)
+            return np.asarray(votes.toarray().argmax(axis=1), np.int32).ravel(), None
+        k = min(self.n_neighbors, self.labels_.size)
+        if self._given() == "precomputed":
+            distance, index = of_distances(self._distances(X, reset=False), k, themselves=False)
+        else:
+            X = check_rows(self, X, reset=False)
+            assert self._neighbours is not None
+            X = X.astype(self._neighbours.X.dtype, copy=False)
+            distance, index = self._neighbours.of(X, k)
+        near = self.labels_[index]
+        # A row's nearest counts a little more: it decides ties, and a row of the fit knows itself
+        share = np.ones(index.shape)
+        share[:, 0] += np.where(distance[:, 0] == 0, k, 0.5)
+        rows = np.repeat(np.arange(len(index)), k)
+        votes = np.zeros((len(index), max(self.n_clusters_, 1)))
+        known = near.ravel() >= 0
+        np.add.at(votes, (rows[known], near.ravel()[known]), share.ravel()[known])
+        return votes.argmax(axis=1).astype(np.int32), reach(distance)
+
+    def _distances(self, X: Any, *, reset: bool) -> Any:
+        D = validate_data(self, X, reset=reset, accept_sparse="csr", dtype=np.float64)
+        if reset and D.shape[0] != D.shape[1]:
+            raise ValueError(
+                f"metric='precomputed' needs the distances between all rows, and X has the shape "
+                f"{D.shape}. For rows of features leave metric='euclidean'."
+            )
+        if (D.data if sp.issparse(D) else D).min(initial=0.0) < 0:
+            raise ValueError("Negative values in data: distances (metric='precomputed') are >= 0.")
+        return D
+
+    def _given(self) -> str:
+        """What X is, when it is not rows."""
+        return self.metric if isinstance(self.metric, str) else ""
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.input_tags.pairwise = self._given() in ("precomputed", "connectivities")
+        tags.input_tags.positive_only = tags.input_tags.pairwise
+        return tags

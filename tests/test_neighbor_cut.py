@@ -1,0 +1,256 @@
+"""NeighborCut: neighbours and valleys against plain loops, shapes, noise, new rows."""
+
+import pickle
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from data import data_file
+from reference import valleys as reference
+from sklearn.datasets import load_digits, make_blobs, make_circles, make_moons
+from sklearn.metrics import adjusted_rand_score as ari
+from sklearn.neighbors import KNeighborsTransformer
+from sklearn.pipeline import make_pipeline
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from madbayes import NeighborCut
+from madbayes._kernels.valleys import valley
+from madbayes.graph import neighbors
+from madbayes.graph.linking import neighbour_graph
+from madbayes.graph.neighbors import Neighbours, of_distances
+
+
+@parametrize_with_checks([NeighborCut(), NeighborCut(5, metric="cosine", resolution=0.4)])
+def test_scikit_learn_conventions(estimator, check):
+    check(estimator)
+
+
+def brute(X, Y, k, themselves):
+    D = np.sqrt(((X[:, None].astype(float) - Y[None].astype(float)) ** 2).sum(axis=2))
+    if themselves:
+        np.fill_diagonal(D, np.inf)
+    index = np.argsort(D, axis=1, kind="stable")[:, :k]
+    return np.take_along_axis(D, index, 1), index
+
+
+@pytest.mark.parametrize("d", [3, 20])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_neighbours_are_exact_for_any_number_of_threads(d, dtype, monkeypatch):
+    monkeypatch.setattr(neighbors, "ROWS", 64)
+    monkeypatch.setattr(neighbors, "COLUMNS", 100)
+    X = (np.random.default_rng(0).normal(size=(300, d)) + 100).astype(dtype)
+    distance, index = brute(X, X, 7, True)
+    for n_jobs in (1, 2):
+        near = Neighbours(X, "euclidean", n_jobs, 0, "auto")
+        found = near.of_themselves(7)
+        np.testing.assert_array_equal(found[1], index)
+        np.testing.assert_allclose(found[0], distance, rtol=1e-5)
+        np.testing.assert_array_equal(near.of(X[:10], 3)[1], brute(X[:10], X, 3, False)[1])
+
+
+def test_neighbours_of_sparse_rows_and_of_directions():
+    r = np.random.default_rng(1)
+    X = r.poisson(0.3, size=(200, 40)).astype(float)
+    X[X.sum(axis=1) == 0, 0] = 1
+    dense = Neighbours(X, "euclidean", 1, 0, "auto").of_themselves(5)
+    sparse = Neighbours(sp.csr_array(X), "euclidean", 1, 0, "auto").of_themselves(5)
+    np.testing.assert_array_equal(dense[1], sparse[1])
+    cosine = Neighbours(X, "cosine", 1, 0, "auto").of_themselves(5)[0]
+    U = X / np.linalg.norm(X, axis=1)[:, None]
+    expected = np.sort(1 - U @ U.T + 9 * np.eye(200), axis=1)[:, :5]
+    np.testing.assert_allclose(cosine, expected, atol=1e-9)
+
+
+def test_approximate_neighbours_say_how_many_they_found(monkeypatch):
+    pytest.importorskip("pynndescent")
+    X = np.random.default_rng(0).normal(size=(600, 12))
+    near = Neighbours(X, "euclidean", 1, 0, True)
+    index = near.of_themselves(10)[1]
+    exact = brute(X, X, 10, True)[1]
+    true = np.mean([np.isin(a, b).mean() for a, b in zip(exact, index, strict=True)])
+    assert true > 0.8
+    monkeypatch.setattr(neighbors, "CHECKED", 600)
+    assert near.recall(index) == pytest.approx(true)
+
+
+def test_links_and_shared_neighbours():
+    X = np.random.default_rng(2).normal(size=(60, 2))
+    index = brute(X, X, 5, True)[1]
+    A = neighbour_graph(index, "jaccard").toarray()
+    sets = [{*row, i} for i, row in enumerate(index.tolist())]
+    for i in range(60):
+        for j in range(60):
+            linked = i != j and (j in sets[i] or i in sets[j])
+            share = len(sets[i] & sets[j]) / len(sets[i] | sets[j])
+            assert A[i, j] == pytest.approx(share * linked)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_depth_is_the_plain_loop(seed):
+    r = np.random.default_rng(seed)
+    X = np.vstack([r.normal(size=(25, 2)), r.normal(size=(20, 2)) + [seed, 0]])
+    A = neighbour_graph(brute(X, X, 6, True)[1], "jaccard")
+    weights = np.exp(r.normal(size=45))
+    flow = sp.csr_array(A.multiply(weights[:, None]).multiply(weights[None]))
+    flow.sort_indices()
+    one, other = np.arange(25), np.arange(25, 45)
+    where = np.full(45, -1)
+    found = valley(*(A.indptr, A.indices, A.data, flow.data, one, other, where, 99, 15, 1.5, 0.9))
+    assert (where == -1).all()
+    # `valley` takes the nodes from the border outwards: only ties of levels could tell
+    expected = reference.depth(A.toarray(), flow.toarray(), 25, steps=15, spread=1.5, height=0.9)
+    assert found == pytest.approx(expected, rel=1e-6)
+
+
+def shapes():
+    r = np.random.default_rng(0)
+    t = r.uniform(0, 2 * np.pi, (2, 400))
+    rings = (
+        np.c_[np.cos(t[0]), np.sin(t[0]), 0 * t[0]],
+        np.c_[1 + np.cos(t[1]), 0 * t[1], np.sin(t[1])],
+    )
+    yield "linked rings", np.vstack(rings) + 0.05 * r.normal(size=(800, 3)), np.repeat([0, 1], 400)
+    yield "crescents", *make_moons(600, noise=0.06, random_state=0)
+    yield "circles", *make_circles(800, noise=0.04, factor=0.5, random_state=0)
+    yield "blobs", *make_blobs(600, centers=6, n_features=10, cluster_std=1.5, random_state=1)
+
+
+@pytest.mark.parametrize(
+    "name, X, y", shapes(), ids=lambda value: value if isinstance(value, str) else ""
+)
+def test_shapes(name, X, y):
+    for k in (10, 15, 30):
+        model = NeighborCut(k, random_state=0).fit(X)
+        assert ari(y, model.labels_) > 0.99, k
+        assert model.n_clusters_ == model.evidence_.n_clusters == len(np.unique(y))
+        assert model.evidence_.strength != "none"
+
+
+@pytest.mark.parametrize("d", [2, 3, 10, 50])
+@pytest.mark.parametrize("kind", ["normal", "uniform"])
+def test_noise_is_one_cluster(kind, d):
+    X = getattr(np.random.default_rng(d), kind)(size=(500, d))
+    model = NeighborCut(random_state=0).fit(X)
+    assert model.n_clusters_ == 1
+    assert model.evidence_.strength == "none"
+
+
+def test_a_ring_and_a_filament_are_not_cut():
+    r = np.random.default_rng(0)
+    t = r.uniform(0, 1, 800)
+    ring = np.c_[np.cos(2 * np.pi * t), np.sin(2 * np.pi * t)] + 0.05 * r.normal(size=(800, 2))
+    line = np.c_[10 * t, np.sin(9 * t)] + 0.05 * r.normal(size=(800, 2))
+    for X in (ring, line):
+        assert NeighborCut(random_state=0).fit(X).n_clusters_ == 1
+
+
+def test_what_a_fit_leaves():
+    X, _ = make_moons(300, noise=0.05, random_state=0)
+    model = NeighborCut(random_state=0).fit(X)
+    A, z = model.graph_.toarray(), model.labels_
+    for c in (0, 1):
+        inside = z == c
+        leaves = A[inside][:, ~inside].sum() / A[inside].sum()
+        assert model.conductance_[c] == pytest.approx(leaves)
+    same = z[:, None] == z[None]
+    np.testing.assert_allclose(model.membership_, (A * same).sum(axis=1) / A.sum(axis=1))
+    assert model.objective_ == pytest.approx(
+        model.conductance_.sum() - model.resolution_ * model.n_clusters_
+    )
+    far = np.vstack([X, [[3.0, 3.0]]])
+    scores = NeighborCut(random_state=0).fit(far).outlier_score_
+    assert scores.argmax() == 300
+    assert scores.min() >= 0 and scores.max() <= 1
+    path = model.path_
+    assert path.best() == model.evidence_
+    assert path.number[0] == 1 and 2 in path.number
+    assert ari(path.labels_at(model.evidence_.price), z) > 0.98
+    again = pickle.loads(pickle.dumps(model))
+    np.testing.assert_array_equal(again.predict(X), model.labels_)
+
+
+def test_a_hint_or_a_resolution_decides():
+    X, _ = make_moons(300, noise=0.05, random_state=0)
+    model = NeighborCut(random_state=0, n_clusters_hint=5).fit(X)
+    assert model.n_clusters_ == model.evidence_.n_clusters == 5
+    assert "support 2" in model.evidence_.describe()
+    model.set_params(n_clusters_hint=None, resolution=0.3).fit(X)
+    assert model.n_clusters_ > 5 and not hasattr(model, "evidence_")
+    with pytest.raises(ValueError, match=r"n_clusters_hint=2 would be ignored.*0\.3"):
+        model.set_params(n_clusters_hint=2).fit(X)
+
+
+def test_new_rows():
+    X, _ = make_moons(1000, noise=0.05, random_state=0)
+    fresh, y = make_moons(2000, noise=0.05, random_state=1)
+    model = NeighborCut(random_state=0).fit(X)
+    assert ari(y, model.predict(fresh)) > 0.99
+    assert model.predict([[9.0, 9.0], [0.0, 1.0]], novel=True).tolist()[0] == -1
+    for rate in (0.01, 0.1):
+        assert 0.4 * rate < np.mean(model.predict(fresh, novel=rate) == -1) < 1.7 * rate
+    scores = model.novelty_score(fresh)
+    np.testing.assert_array_equal(scores <= 0.1, model.predict(fresh, novel=0.1) == -1)
+    with pytest.raises(ValueError, match="novel='paper'"):
+        model.predict(fresh, novel="paper")
+
+
+def test_distances_graphs_and_formats_give_the_same():
+    X, y = load_digits(return_X_y=True)
+    X, y = X[:600] + 1e-3 * np.random.default_rng(0).random((600, 64)), y[:600]  # no ties
+    labels = NeighborCut(random_state=0).fit(X).labels_
+    assert ari(y, labels) > 0.6
+    for other in (
+        NeighborCut(random_state=0).fit(sp.csr_array(X)),
+        NeighborCut(random_state=0, n_jobs=2).fit(X),
+        NeighborCut(random_state=0).fit(X.astype(np.float32)),
+    ):
+        np.testing.assert_array_equal(other.labels_, labels)
+    D = np.sqrt(((X[:, None] - X[None]) ** 2).sum(axis=2))
+    given = NeighborCut(metric="precomputed", random_state=0)
+    assert ari(given.fit(D).labels_, labels) > 0.95
+    assert ari(given.predict(D), labels) > 0.95
+    steps = make_pipeline(KNeighborsTransformer(n_neighbors=15), given).fit(X)
+    assert ari(steps.predict(X), labels) > 0.95
+    graph = NeighborCut(random_state=0).fit(X).graph_
+    model = NeighborCut(metric="connectivities", random_state=0).fit(graph)
+    assert model.labels_.shape == (600,)
+    with pytest.raises(ValueError, match="knows no distances"):
+        model.predict(graph, novel=True)
+
+
+@pytest.mark.parametrize("X", [np.zeros((1, 2)), np.zeros((30, 2)), np.arange(4.0)[:, None]])
+def test_few_and_equal_rows(X):
+    model = NeighborCut(random_state=0).fit(X)
+    assert model.n_clusters_ == 1 and (model.labels_ == 0).all()
+
+
+def test_isolated_rows_of_a_graph_are_clusters_of_their_own():
+    A = np.kron(np.eye(2), np.ones((5, 5)) - np.eye(5))
+    A = np.pad(A, (0, 1))
+    model = NeighborCut(metric="connectivities", random_state=0).fit(A)
+    assert model.labels_.tolist() == [0] * 5 + [1] * 5 + [2]
+
+
+@pytest.mark.parametrize(
+    "parameters, says",
+    [
+        ({"n_neighbors": 0}, "n_neighbors=0 must be >= 1"),
+        ({"weights": "near"}, "weights='near' must be one of 'uniform', 'jaccard'"),
+        ({"resolution": -1}, "resolution=-1 must be"),
+        ({"metric": "precomputed"}, "metric='precomputed' needs the distances"),
+        ({"approximate": True}, "approximate=True needs pynndescent"),
+    ],
+)
+def test_bad_parameters(parameters, says):
+    with pytest.raises(ValueError, match=says):
+        NeighborCut(**parameters).fit(np.random.default_rng(0).normal(size=(20, 2)))
+
+
+def test_a_row_without_neighbours_is_named():
+    with pytest.raises(ValueError, match="row 1 of the precomputed distances has no neighbour"):
+        of_distances(sp.csr_array(([1.0, 1.0], ([0, 2], [1, 0])), shape=(3, 3)), 2, themselves=True)
+
+
+def test_real_shapes():
+    model = NeighborCut(random_state=0).fit(data_file("shapes/d31.csv.gz"))
+    assert 29 <= model.n_clusters_ <= 33
