@@ -1,5 +1,6 @@
 """How Sphinx builds the site: `make docs`. Nothing is fetched from the network."""
 
+import re
 import sys
 import warnings
 from pathlib import Path
@@ -58,8 +59,16 @@ html_show_sourcelink = False
 warnings.filterwarnings("ignore", category=UserWarning, message=".*non-interactive.*")
 
 
+def plain_names(app, what, name, thing, options, lines):
+    """`n_clusters_` in the shape of an array is no reference of reStructuredText."""
+    for i, line in enumerate(lines):
+        if not line.lstrip().startswith((">>>", "...")):
+            lines[i] = re.sub(r"(?<=[(\s])(n_\w+)_(?=[,)\s])", r"\1\\_", line)
+
+
 def setup(app):
-    """Diagrams that forges draw stay text here."""
+    """Diagrams that forges draw stay text here; docstrings are mended after numpydoc."""
     from pygments.lexers.special import TextLexer
 
     app.add_lexer("mermaid", TextLexer)
+    app.connect("autodoc-process-docstring", plain_names, priority=900)

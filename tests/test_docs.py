@@ -54,13 +54,15 @@ def test_the_sections_are_complete(name):
     parameters = [
         p
         for p, value in inspect.signature(thing).parameters.items()
-        if p != "self" and value.kind is not value.VAR_KEYWORD
+        if not p.startswith("_") and value.kind is not value.VAR_KEYWORD
     ]
-    heads = " ".join(body for title, body in found.items() if title in ("Parameters", "Attributes"))
-    assert set(parameters) <= described(heads.replace(" \n", "\n")), "describe each parameter"
+    heads = "\n".join(
+        body for title, body in found.items() if title in ("Parameters", "Attributes")
+    )
+    assert set(parameters) <= described(heads), "describe each parameter"
     if hasattr(thing, "fit"):
         assert {"Attributes", "Examples"} <= set(found)
-    elif inspect.isfunction(thing) and not inspect.isgeneratorfunction(thing):
+    elif inspect.isfunction(thing) and not inspect.isgeneratorfunction(inspect.unwrap(thing)):
         assert "Returns" in found
 
 
