@@ -10,10 +10,10 @@ from madbayes import KFeatures, StepwiseKFeatures
 
 SHOWN = [0, 110, 220, 330]  # sample pictures
 PROTOCOL = """The 400 ORL faces (the paper's FEI faces may not be redistributed), grey values / 255,
-the first 100 singular vectors, the mean kept (so that a base feature is a face). Stepwise K-features as in BKJ 5 with the price in the middle
-(geometric mean) of the range in which three features are best, as the paper's λ²=5 gives three on
-its scale. k-means with K=3 and 4, best of 10 starts. The first feature shown is the one that most
-faces have."""
+the first 100 singular vectors, the mean kept (so that a base feature is a face). Stepwise
+K-features as in BKJ 5 with the price in the middle (geometric mean) of the range in which three
+features are best, as the paper's λ²=5 gives three on its scale. k-means with K=3 and 4, best of 10
+starts. The first feature shown is the one that most faces have."""
 PAPER = {"features": [139, 106, 80, 75], "k-means 3": [154, 151, 95],
          "k-means 4": [121, 150, 74, 55]}  # fmt: skip
 
