@@ -2,6 +2,7 @@
 
 import argparse
 import io
+import re
 import warnings
 import zipfile
 from collections import Counter
@@ -37,7 +38,8 @@ def pictures():
     from matplotlib import image
 
     with zipfile.ZipFile(need("tabletop/tabletop_jpeg.zip")) as archive:
-        names = sorted(n for n in archive.namelist() if n.lower().endswith((".jpg", ".jpeg")))
+        names = [n for n in archive.namelist() if n.lower().endswith((".jpg", ".jpeg"))]
+        names.sort(key=lambda name: int(re.findall(r"\d+", name)[-1]))  # 2 before 10
         read = [image.imread(io.BytesIO(archive.read(n)), format="jpg") for n in names]
     return np.array([p.ravel() for p in read], dtype=np.float32) / 255, read[0].shape
 
@@ -108,25 +110,36 @@ def histogram(X, best, sweeps):
     return {"sweeps": sweeps, "K": dict(sorted(whole.items())), "runs": found}
 
 
+def with_base(Z):
+    """The same sums with a feature that all rows have, if two features are complements."""
+    Z = Z.astype(int)
+    for i in range(Z.shape[1]):
+        for j in range(i):
+            if (Z[:, i] + Z[:, j] == 1).all():
+                return np.column_stack([np.ones(len(Z), int), np.delete(Z, i, axis=1)])
+    return Z
+
+
 def draw(model):
-    """The upper row some pictures and what they are made of, below the features."""
+    """Above some pictures and the features they have, below the features."""
     X, shape = pictures()
-    Z = model.assignments_.astype(float)
-    centred = np.linalg.lstsq(Z, X - X.mean(axis=0), rcond=None)[0]
-    patterns, first = np.unique(model.assignments_, axis=0, return_index=True)
+    Z = with_base(model.assignments_)
+    A = np.linalg.lstsq(Z.astype(np.float32), X, rcond=None)[0]
+    patterns, first, counts = np.unique(Z, axis=0, return_index=True, return_counts=True)
     k = Z.shape[1]
     figure, axes = canvas(2, max(k, 4), figsize=(2.4 * max(k, 4), 4.2))
     for ax in axes.flat:
         ax.axis("off")
-    for ax, row in zip(axes[0], first[-4:], strict=False):
+    for ax, row in zip(axes[0], first[:: max(1, len(first) // 4)], strict=False):
         ax.imshow(X[row].reshape(shape))
-        ax.set_title("".join(map(str, model.assignments_[row].astype(int))), fontsize=9)
-    size = np.abs(centred).max()
-    for ax, feature, number in zip(axes[1], centred, Z.sum(axis=0), strict=False):
-        ax.imshow(np.clip(0.5 + 0.5 * feature.reshape(shape) / size, 0, 1))
-        ax.set_title(f"{int(number)} pictures", fontsize=9)
+        ax.set_title("".join(map(str, Z[row])), fontsize=9)
+    size = np.abs(A).max()
+    for ax, feature, number in zip(axes[1], A, Z.sum(axis=0), strict=False):
+        ax.imshow(np.clip(0.5 + feature.reshape(shape) / size, 0, 1))
+        ax.set_title(f"in {number} pictures", fontsize=9)
     keep(figure, "bkj_tabletop")
-    return {"".join(map(str, p.astype(int))): None for p in patterns}.keys()
+    names = ["".join(map(str, p)) for p in patterns]
+    return dict(zip(names, counts.tolist(), strict=True))
 
 
 def main():
@@ -142,7 +155,7 @@ def main():
     print("Gibbs", result["Gibbs"], flush=True)
     best = fitted["BP-means"].assignments_
     result["histogram"] = histogram(X, best, options.histogram_sweeps)
-    result["combinations"] = sorted(draw(fitted["K-features"]))
+    result["combinations"] = draw(fitted["K-features"])
     starts = {"starts": options.starts, "starts_in_paper": 1000, "seeds": "0"}
     write("bkj_tabletop", PROTOCOL, result, **starts)
 
