@@ -24,7 +24,7 @@ UCI = {
     "Wine": ("wine", 187),
     "Iris": ("iris", 61),
     "Pima": ("pima", 37),
-    "Soybean": ("soybean_large_full", 42),
+    "Soybean": ("soybean_large_train", 42),  # OpenML has the test file as well
     "Car": ("car_ordinal", 21),
     "Balance Scale": ("balance_scale", 11),
     "Breast Cancer": ("breast_cancer_ljubljana_ordinal", 13),

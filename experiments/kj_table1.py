@@ -26,15 +26,16 @@ PAPER = {
 SIGMAS = (0.1, 0.3, 0.6)  # parts of the mean variance of the columns
 ALPHAS = (0.01, 1.0)
 PROTOCOL = """Raw attributes, categories as ordinal numbers, rows with missing values left out
-(Soybean: the large set; Breast Cancer: Ljubljana). 10 runs, each on a random 70 % of the rows in
-random order; NMI with the classes, averaged over the runs. DP-means: Algorithm 1 as printed from
-one cluster, rows visited in that order, λ by farthest-first from the number of classes on the same
-rows, a row opens a cluster when its squared distance is > λ. k-means: from k rows drawn at random,
-one start, k the number of classes. Gibbs: columns centred, ρ=100, σ and α from a grid by NMI on the
-other 30 % (half as many sweeps), then burn-in and sweeps as given in "sweeps", every 10th kept, NMI
-averaged over the kept samples. search: "farthest-first" with the number of classes as its hint, the
-number that the search then aims at. search, same penalty: the search at the very λ of the DP-means
-column, where whole groups repay it, so that there are more clusters. auto: nothing given."""
+(Soybean: the train file of the large set; Breast Cancer: Ljubljana). 10 runs, each on a random 70 %
+of the rows in random order; NMI with the classes, averaged over the runs. DP-means: Algorithm 1 as
+printed from one cluster, rows visited in that order, λ by farthest-first from the number of classes
+on the same rows, a row opens a cluster when its squared distance is > λ. k-means: from k rows drawn
+at random, one start, k the number of classes. Gibbs: columns centred, ρ=100, σ and α from a grid by
+NMI on the other 30 % (half as many sweeps), then burn-in and sweeps as given in "sweeps", every
+10th kept, NMI averaged over the kept samples. search: "farthest-first" with the number of classes
+as its hint, the number that the search then aims at. search, same penalty: the search at the very λ
+of the DP-means column, where whole groups repay it, so that there are more clusters. auto: nothing
+given."""
 
 
 def parts(n, run):

@@ -148,7 +148,10 @@ def gaps():
         cells = [name, f"{v['rows']:,}×{v['columns']}", v["classes"]]
         for rule in ("farthest-first", "auto"):
             one = v[rule]
-            cells += [f"{one['paper']['number']} → {one['search']['number']}", f"{one['gap']:.0%}"]
+            cells += [
+                f"{one['paper']['number']} → {one['search']['number']}",
+                f"{abs(round(one['gap'], 4)):.0%}",
+            ]
         lines.append(cells)
     header = ["set", "size", "classes", "k at the heuristic's λ: printed → search", "gap"]
     return table([*header, "k at the λ of auto: printed → search", "gap"], lines)
