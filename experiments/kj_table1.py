@@ -116,7 +116,7 @@ def one_set(name, sweeps, gibbs_runs):
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--sweeps", nargs=2, type=int, default=(200, 500), help="burn-in, sweeps")
-    parser.add_argument("--gibbs-runs", type=int, default=3, help="of the 10 runs")
+    parser.add_argument("--gibbs-runs", type=int, default=10, help="of the 10 runs")
     options = parser.parse_args()
     result = {}
     for name in UCI:
