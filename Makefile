@@ -1,4 +1,4 @@
-# make demo    find the clusters of the Old Faithful eruptions
+# make demo    find the clusters of the Old Faithful eruptions, and write a report about them
 # make test    lint, then every test
 # make test-cpus  every test as other processors would run it (takes hours)
 # make lint    ruff, mypy, import-linter
@@ -22,7 +22,8 @@ help:
 	@sed -n 's/^# \(make .*\)/\1/p' Makefile
 
 demo: $(VENV)/.installed-demo
-	$(BIN)/madbayes cluster examples/old_faithful.csv --standardize --out $(OUT)
+	$(BIN)/madbayes cluster examples/old_faithful.csv --out $(OUT)
+	@echo "Open $(OUT)/report.html in a browser."
 
 test: lint
 	$(BIN)/python -m pytest -n auto --dist worksteal

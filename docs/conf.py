@@ -39,7 +39,7 @@ sphinx_gallery_conf = {
     "examples_dirs": str(HERE.parent / "examples"),
     "gallery_dirs": "gallery",
     "filename_pattern": r"/plot_",
-    "ignore_pattern": r"(features|small_variance_limit|__init__)\.py",
+    "ignore_pattern": r"/(?!plot_)[^/]*\.py$",
     "download_all_examples": False,
     "show_memory": False,
     "remove_config_comments": True,

@@ -15,9 +15,11 @@ PAGE = Path(__file__).with_name("cli.md")
 INTRODUCTION = """\
 # The command line
 
-`pip install "madbayes[cli,plot]"` brings the `madbayes` command. Results go to standard output,
-everything else (progress, notes, errors) to standard error. Exit codes: 0 done, 2 something is
-wrong with the file or the options, 130 interrupted. Files appear whole or not at all.
+The extras `cli` (the command), `plot` (pictures) and `excel` (.xlsx files) bring the `madbayes`
+command. Results go to standard output, everything else (progress, notes, errors) to standard
+error. Exit codes: 0 done, 2 something is wrong with the file or the options, 130 interrupted. The
+folder of results appears whole or not at all; a folder that holds anything else is refused
+without `--force`.
 
 This page is made from `--help` by `python docs/make_cli.py`; do not edit it by hand.
 """
@@ -27,23 +29,35 @@ AFTERWORD = """\
 
 | file | content |
 |---|---|
-| `labels.csv` | `row,label`: one line per row of the input, in its order; of a graph `node,label` |
-| `centers.csv` | `label,size` and one column per feature, in the units of the input |
-| `clusters.csv` | of a graph: `label,size,conductance`, the heaviest cluster first |
-| `clusters.png` | The rows coloured by cluster, centres numbered, sizes in the legend |
-| `path.png` | The number of clusters against the penalty (or resolution), when the data decided |
+| `labels.csv` | one line per row of the input (of a graph, per node), columns as below |
+| `centers.csv` | `cluster,size` and one column per feature, in the units of the input |
+| `summary.json` | what was read, done and found, with versions; `--json` prints the same |
+| `model.npz` | the model, scales included, for `madbayes predict` and `madbayes.load` |
+| `report.html` | one page for people: how many, how sure, a map, what sets clusters apart |
+| `table.csv` | with `--table`: the input with the cluster beside it |
+| `groups.csv` | of `groups`: how many rows of each group are in which cluster |
+| `clusters.csv` | of a graph: `cluster,size,conductance`, the heaviest cluster first |
+| `path.csv` | of `path`: from which penalty to which each number of clusters is best |
+| `*.png` | pictures, where matplotlib is installed |
 
-Rows count from 1, without the header. A row left out by `--drop-missing` has an empty label, and
-so has a node whose edges all have weight 0.
+`labels.csv` has the id (or `row`, counted from 1), `cluster`, `distance` to its centre, `second`
+(the next nearest cluster) and `novelty` (from 0 to 1: how many of the fitted rows are as far
+out), and further columns where a verb has more to say. A row that was left out has an empty
+cluster, and so has a node whose edges all have weight 0. Distances are in the units that were
+clustered: standardized ones where columns were standardized. Text that a spreadsheet would run
+(it starts with =, +, - or @) is written with a ' before it.
 
 ## What is read
 
-Columns of numbers are used. The others are left out, and the command says which and why: text,
-dates, true/false (usable as 1 and 0 when named in `--columns`), empty columns, and a column that
-merely counts the rows. In text files the delimiter (comma, semicolon, tab, bar), a missing header,
-the encoding and a decimal comma are recognised; `.gz`, `.bz2` and `.zst` are unpacked on the way.
-Columns of a `.npy` file are called `x0`, `x1`, … In files of edges a blank may divide the
-columns, and lines at the top that start with `#` or `%` are comments.
+Columns of numbers are used, also `$1,234.00`, `12%` and `1.234,56`. The others are left out, and
+the command says which and why: text (`--one-hot` uses categories), dates, true/false (usable as 1
+and 0 when named in `--columns`), empty columns, columns that number or identify the rows, and
+true classes. [Decision 15](adr/0015-reading-tables.md) has the rules, also that of `--standardize
+auto`. In text files the delimiter (comma, semicolon, tab, bar, blanks), Excel's `sep=` line, a
+missing header, line breaks in quotes, the encoding and the decimal mark are recognised; `.gz`,
+`.bz2` and `.zst` are unpacked on the way. Columns of `.npy` and `.npz` files are called `x0`,
+`x1`, … Parquet and `.npy` files may be larger than memory. In files of edges, lines at the top
+that start with `#` or `%` are comments, and the first line is an edge when its names are nodes.
 """
 
 

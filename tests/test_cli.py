@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from madbayes import cli
-from madbayes.cli import app, fit
+from madbayes.cli import choose, pictures
 
 ROOT = Path(__file__).resolve().parents[1]
 OLD_FAITHFUL = ROOT / "examples" / "old_faithful.csv"
@@ -40,7 +40,7 @@ def run(tmp_path, capsys, monkeypatch):
     out = tmp_path / "out"
 
     def run(*argv, penalty=("--penalty", "4"), plot=False):
-        flags = ["--out", out] + ["--no-plot"] * (not plot)
+        flags = ["--out", out, "--no-report"] + ["--no-plot"] * (not plot)
         return Run(capsys, out, ["cluster", *argv, *penalty, *flags])
 
     run.out = out
@@ -68,13 +68,14 @@ def labels_of(path):
 def test_clusters_are_printed_and_written(run, two_groups):
     got = run(two_groups, plot=True)
     assert got.code == 0
-    assert got.files == ["centers.csv", "clusters.png", "labels.csv"]
+    names = ["centers.csv", "clusters.png", "labels.csv", "model.npz", "summary.json"]
+    assert got.files == names
     assert "2 clusters in 5 rows" in got.stdout
     assert re.search(r"penalty\s+4 \(given\)", got.stdout)
     rows = labels_of(run.out / "labels.csv")
     assert [r["row"] for r in rows] == ["1", "2", "3", "4", "5"]
-    assert len({r["label"] for r in rows[:3]}) == 1
-    assert len({r["label"] for r in rows}) == 2
+    assert len({r["cluster"] for r in rows[:3]}) == 1
+    assert len({r["cluster"] for r in rows}) == 2
     centers = labels_of(run.out / "centers.csv")
     by_size = {int(r["size"]): float(r["a"]) for r in centers}
     assert by_size == pytest.approx({2: 9, 3: 1 / 3})
@@ -139,7 +140,9 @@ def test_version(capsys):
 def test_a_terminal_with_few_characters(two_groups, tmp_path, encoding):
     command = [sys.executable, "-m", "madbayes.cli", "cluster", two_groups, "--penalty", "4"]
     env = {**os.environ, "PYTHONIOENCODING": encoding}
-    done = subprocess.run([*command, "--no-plot"], cwd=tmp_path, env=env, capture_output=True)
+    done = subprocess.run(
+        [*command, "--no-plot", "--no-report"], cwd=tmp_path, env=env, capture_output=True
+    )
     assert done.returncode == 0, done.stderr
     assert b"2 clusters in 5 rows" in done.stdout
 
@@ -238,7 +241,7 @@ def test_row_numbers_and_other_columns_are_left_out_aloud(run, tmp_path):
         """\
         ,id,day,ok,x,note,y
         0,1,2024-01-01,true,0.5,,1
-        1,2,2024-01-02,false,0.7,,?
+        1,2,2024-01-02,false,0.7,,2.5
         2,3,2024-01-03,true,9.5,,3
         """,
     )
@@ -250,7 +253,6 @@ def test_row_numbers_and_other_columns_are_left_out_aloud(run, tmp_path):
         "left out day: it holds dates or times",
         "left out ok: it holds true and false",
         "left out note: it is empty",
-        "left out y: '?' in row 2 is not a number",
     ):
         assert piece in got.stderr
     assert run(file, "--columns", "ok,x").code == 0
@@ -268,10 +270,10 @@ def test_columns_and_drop(run, tmp_path):
 
 def test_dropped_rows_keep_their_place(run, tmp_path):
     file = save(tmp_path / "t.csv", "a,b\n0,0\n,1\n9,9\n9,inf\n")
-    got = run(file, "--drop-missing")
+    got = run(file, "--missing", "drop")
     assert got.code == 0
     assert "left out 2 of 4 rows" in got.stderr
-    assert [r["label"] == "" for r in labels_of(run.out / "labels.csv")] == [
+    assert [r["cluster"] == "" for r in labels_of(run.out / "labels.csv")] == [
         False,
         True,
         False,
@@ -310,6 +312,8 @@ def bad_files(folder):
     save(folder / "ragged.csv", "a,b\n1,2\n3,4,5\n")
     save(folder / "picture.csv", b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR")
     save(folder / "table.xlsx", b"PK\x03\x04")
+    save(folder / "table.xls", b"...")
+    save(folder / "table.what", b"...")
     save(folder / "broken.npy", b"not a numpy file")
     save(folder / "broken.parquet", b"PAR1 but not really")
     save(folder / "broken.csv.gz", b"plain text")
@@ -328,12 +332,14 @@ def bad_files(folder):
         ("empty.csv", ["is empty"]),
         ("header_only.csv", ["no rows"]),
         ("text_only.csv", ["no column of numbers", "name: it holds text"]),
-        ("missing.csv", ["row 2, column b is missing", "2 of 3 rows", "--drop-missing"]),
-        ("one_column.csv", ["row 2, column a is missing", "--drop-missing"]),
-        ("infinite.csv", ["row 2, column b is infinite", "--drop-missing"]),
+        ("missing.csv", ["row 3, column b is missing", "2 of 3 rows", "--missing drop"]),
+        ("one_column.csv", ["row 3, column a is missing", "--missing drop"]),
+        ("infinite.csv", ["row 3, column b is infinite", "--missing drop"]),
         ("ragged.csv", ["could not be read as a table", "Expected 2 columns, got 3"]),
         ("picture.csv", ["does not look like text"]),
-        ("table.xlsx", [".xlsx", "CSV, TSV"]),
+        ("table.xlsx", ["could not be read as an Excel file"]),
+        ("table.xls", ["spreadsheet of another kind", ".csv"]),
+        ("table.what", ["ends in .what", "CSV and TSV"]),
         ("broken.npy", ["could not be read"]),
         ("broken.parquet", ["could not be read"]),
         ("broken.csv.gz", ["could not be read"]),
@@ -365,6 +371,8 @@ def test_bad_files_get_one_paragraph_and_exit_code_2(run, tmp_path, name, pieces
         (["--penalty", "farthest-first", "--clusters-hint", "99"], ["--clusters-hint 99"]),
         (["--penalty", "farthest-first"], ["--clusters-hint N"]),
         (["--penalty", "3", "--n-clusters", "2"], ["cannot be combined"]),
+        (["--standardize", "no", "--missing", "guess"], ["--missing guess", "impute-mean"]),
+        (["--shape", "square"], ["--shape square"]),
         (["--penalty", "3", "--clusters-hint", "2"], ["would be ignored"]),
         (["--n-clusters", "0"], ["--n-clusters"]),
         (["--n-clusters", "99"], ["--n-clusters 99", "5"]),
@@ -412,7 +420,7 @@ def test_out_that_cannot_be_written(two_groups, tmp_path, capsys):
     assert cli.main([*argv, str(blocked)]) == 2
     assert "is a file" in " ".join(capsys.readouterr().err.split())
     assert cli.main([*argv, str(blocked / "below")]) == 2
-    assert "cannot be written to" in " ".join(capsys.readouterr().err.split())
+    assert "cannot be made" in " ".join(capsys.readouterr().err.split())
     assert blocked.read_text() == "already a file"
 
 
@@ -429,14 +437,11 @@ def test_a_stopped_run_leaves_the_old_results_alone(run, two_groups, monkeypatch
         raise stop
 
     if step == "fit":
-        monkeypatch.setattr(fit, "fit", fail)
+        monkeypatch.setattr(choose, "clustering", fail)
     else:
-        monkeypatch.setattr(app, "_draw", fail)
-    if stop is KeyboardInterrupt:
-        assert run(two_groups, plot=True).code == 130
-    else:
-        with pytest.raises(RuntimeError):
-            run(two_groups, plot=True)
+        monkeypatch.setattr(pictures, "clusters", fail)
+    assert run(two_groups, plot=True).code == (130 if stop is KeyboardInterrupt else 1)
+    assert not [p for p in run.out.parent.iterdir() if p.name.startswith(".")]
     assert {p.name: p.read_bytes() for p in run.out.iterdir()} == before
 
 
@@ -448,10 +453,10 @@ def test_ctrl_c_leaves_nothing_behind(two_groups, tmp_path):
         from madbayes import cli
         from madbayes.cli import fit
         signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored by background jobs
-        def slow(*args):
+        def slow(*args, **kwargs):
             print("fitting", flush=True)
             time.sleep(60)
-        fit.fit = slow
+        fit.fitted = slow
         argv = ["cluster", {str(two_groups)!r}, "--penalty", "4", "--out", {str(out)!r}]
         sys.exit(cli.main(argv))
     """
@@ -468,6 +473,7 @@ def test_ctrl_c_leaves_nothing_behind(two_groups, tmp_path):
     assert process.returncode == 130
     assert "Interrupted" in stderr and "Traceback" not in stderr
     assert not out.exists()
+    assert [p.name for p in tmp_path.iterdir()] == ["two.csv"]
 
 
 # When parts are not installed
@@ -476,7 +482,7 @@ def test_ctrl_c_leaves_nothing_behind(two_groups, tmp_path):
 def test_without_the_cli_extra_the_command_says_what_to_install():
     script = """\
         import sys
-        for name in ("typer", "rich", "pyarrow", "matplotlib", "plotly"):
+        for name in ("typer", "rich", "pyarrow", "matplotlib"):
             sys.modules[name] = None  # as if not installed
         import madbayes.plots
         from madbayes.cli import main
@@ -493,12 +499,12 @@ def test_without_the_cli_extra_the_command_says_what_to_install():
 
 def test_without_matplotlib_the_rest_is_still_written(run, two_groups, monkeypatch):
     assert run(two_groups, plot=True).code == 0
-    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    monkeypatch.setattr(pictures, "_installed", lambda: False)
     got = run(two_groups, plot=True)
     assert got.code == 0
     assert 'pip install "madbayes[plot]"' in got.stderr
-    assert "is from an earlier run" in got.stderr
     assert "clusters.png" not in got.stdout
+    assert "clusters.png" not in got.files  # not that of the earlier run either
 
 
 # Groups
@@ -519,15 +525,16 @@ def wards(tmp_path):
 
 
 def share(capsys, out, *argv):
-    return Run(capsys, out, ["groups", *argv, "--out", out])
+    return Run(capsys, out, ["groups", *argv, "--out", out, "--no-report"])
 
 
 def test_groups_share_clusters(capsys, tmp_path, wards, monkeypatch):
     monkeypatch.setenv("COLUMNS", "120")
     out = tmp_path / "out"
-    done = share(capsys, out, wards, "--by", "ward", "--drop-missing")
+    done = share(capsys, out, wards, "--by", "ward", "--missing", "drop")
     assert done.code == 0, done.stderr
-    assert done.files == ["centers.csv", "groups.csv", "groups.png", "labels.csv", "usage.png"]
+    for name in ("centers.csv", "groups.csv", "groups.png", "labels.csv", "usage.png"):
+        assert name in done.files
     assert "3 clusters shared by 4 groups in 40 rows" in done.stdout
     assert "uses 2 of the clusters" in done.stdout
     assert "left out id: it only counts the rows" in done.stderr
@@ -538,7 +545,8 @@ def test_groups_share_clusters(capsys, tmp_path, wards, monkeypatch):
     assert sorted(table[1][3:]) == ["0", "5", "5"]
     labels = (out / "labels.csv").read_text().splitlines()
     assert len(labels) == 42
-    assert labels[-1] == "41,"
+    assert labels[0] == "row,cluster,distance,second,novelty,ward"
+    assert labels[-1] == "41,,,,,"
 
 
 def test_groups_with_penalties_numbers_and_standardized(capsys, tmp_path):
@@ -561,8 +569,8 @@ def test_groups_with_penalties_numbers_and_standardized(capsys, tmp_path):
     ("argv", "pieces"),
     [
         (["--by", "wart"], ["--by names 'wart'", "Did you mean ward?"]),
-        (["--by", "ward"], ["row 41, column x is missing"]),
-        (["--by", "x", "--columns", "y"], ["Row 41 has no value in the column x"]),
+        (["--by", "ward"], ["row 42, column x is missing"]),
+        (["--by", "x", "--columns", "y"], ["Row 42 has no value in the column x"]),
         (["--by", "ward", "--penalty-local", "-1"], ["--penalty-local -1", "> 0"]),
         (
             ["--by", "ward", "--penalty-global", "2", "--global-hint", "3"],

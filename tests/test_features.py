@@ -388,7 +388,7 @@ def test_path_of_a_selection_speaks_of_all_rows():
 @pytest.mark.parametrize("X", [None, "given"])
 @pytest.mark.parametrize("model", ALL, ids=NAMES)
 def test_features_are_drawn(model, X):
-    from madbayes.plots.features import features
+    from madbayes.plots._features import features
 
     rows = bars(30)[0]
     model = fitted(model, rows)
@@ -403,7 +403,7 @@ def test_features_are_drawn(model, X):
 
 
 def test_no_feature_is_drawn_too():
-    from madbayes.plots.features import features
+    from madbayes.plots._features import features
 
     model = BPMeans(1e9).fit(bars(30)[0])
     assert model.n_components_ == 0

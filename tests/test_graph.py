@@ -339,6 +339,7 @@ class Igraph:
     def __init__(self, n, edges, weights=None, directed=False):
         self.n, self._edges, self._directed = n, edges, directed
         self.es = self.Edges() if weights is None else self.Edges(weight=weights)
+        self.vs = self.Edges(name=[f"n{i}" for i in range(n)])
 
     def vcount(self):
         return self.n
@@ -384,6 +385,14 @@ def test_networkx_itself():
     graph.add_edges_from(edges)
     assert same(GraphCut(0.5, random_state=0).fit(graph).labels_, labels)
     assert same(GraphCut(0.5, random_state=0).fit(nx.MultiGraph(graph)).labels_, labels)
+
+
+def test_names_of_nodes_are_kept():
+    graph = Igraph(4, [(0, 1), (2, 3)])
+    assert GraphCut(0.5).fit(graph).node_names_ == ["n0", "n1", "n2", "n3"]
+    nx = pytest.importorskip("networkx")
+    assert GraphCut(0.5).fit(nx.Graph([("b", "a"), ("a", "c")])).node_names_ == ["b", "a", "c"]
+    assert GraphCut(0.5).fit(np.ones((3, 3)) - np.eye(3)).node_names_ is None
 
 
 def test_input_is_left_alone():
@@ -573,7 +582,7 @@ def command(tmp_path, capsys, monkeypatch):
         labels = {}
         if (out / "labels.csv").exists():
             rows = csv.DictReader((out / "labels.csv").read_text().splitlines())
-            labels = {row["node"]: row["label"] for row in rows}
+            labels = {row["node"]: row["cluster"] for row in rows}
         return code, streams.out, " ".join(streams.err.split()), labels
 
     run.out = tmp_path / "out"
@@ -589,7 +598,9 @@ def test_the_command_finds_and_writes_communities(command):
     assert "2 clusters in 6 nodes and 7 edges" in out
     assert list(labels) == list("012345")
     assert labels["0"] == labels["1"] == labels["2"] != labels["3"] == labels["4"] == labels["5"]
-    assert (command.out / "clusters.csv").read_text().startswith("label,size,conductance\n0,3,0.14")
+    assert (
+        (command.out / "clusters.csv").read_text().startswith("cluster,size,conductance\n0,3,0.14")
+    )
     assert not (command.out / "path.png").exists()
     A, _ = ring_of_cliques(12, 5)
     text = "".join(f"{u},{v}\n" for u, v in zip(*np.nonzero(np.triu(A)), strict=True))
@@ -605,7 +616,7 @@ def test_the_command_knows_names_weights_and_headers(command):
     code, out, err, labels = command("from,to\n" + lines, "--resolution", ".5")
     assert code == 0 and set(labels) == set("abcdef")
     code, out, err, labels = command(lines, "--resolution", ".5")
-    assert "7 edges" not in out and "--no-header reads it as an edge" in err
+    assert "7 edges" in out and len(set(labels.values())) == 2  # a and b are nodes below, too
     code, out, err, labels = command(lines, "--no-header", "--resolution", ".5")
     assert "7 edges" in out and len(set(labels.values())) == 2
     # the weight joins c and d
@@ -624,12 +635,12 @@ def test_the_command_knows_names_weights_and_headers(command):
     ("text", "options", "says"),
     [
         ("a\n1\n2\n", [], "only one column"),
-        ("u,v,w\n1,2,-1\n", [], "weight in row 1, column w is -1"),
+        ("u,v,w\n1,2,-1\n", [], "weight in row 2, column w is -1"),
         ("u,v,w\n1,2,x\n", ["--weight", "w"], "column w cannot be the weight"),
         ("u,v\n1,2\n", ["--weight", "size"], "--weight names 'size'"),
         ("u,v\n1,2\n", ["--source", "u", "--target", "u"], "give two columns"),
-        ("u,v\na,b\n,b\n", [], "row 2 has no node in column u"),
-        ("u,v\n1,2\n,2\n", [], "row 2 has no node in column u"),
+        ("u,v\na,b\n,b\n", [], "row 3 has no node in column u"),
+        ("u,v\n1,2\n,2\n", [], "row 3 has no node in column u"),
         ("u,v\n1,2\n", ["--resolution", "0"], "--resolution 0 should be a number > 0"),
         ("u,v\n1,2\n", ["--cut", "min"], '--cut min should be "normalized" or "ratio"'),
         (None, [], "There is no file"),
@@ -639,3 +650,16 @@ def test_the_command_says_what_is_wrong(command, text, options, says):
     code, _, err, labels = command(text, *options)
     assert code == 2 and not labels
     assert re.search(says.lower(), err.lower())
+
+
+def test_the_command_reads_what_networkx_writes(command):
+    nx = pytest.importorskip("networkx")
+    G = nx.Graph()
+    for u, v in map(str.split, TRIANGLES.splitlines()):
+        G.add_edge(f"n{u}", f"n{v}", weight=2.5)
+    for data in (True, False):
+        text = "\n".join(nx.generate_edgelist(G, data=data)) + "\n"
+        code, out, err, _ = command(text, "--resolution", ".5", "--no-report", name="e.txt")
+        assert code == 0, err
+        assert "2 clusters in 6 nodes and 7 edges" in out
+        assert ("column weight was read as the weight" in err) == data

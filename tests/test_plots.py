@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 
 from madbayes.gibbs import DPMixtureGibbs, IBPGibbs
 from madbayes.plots import group_usage, groups, scatter, trace
-from madbayes.plots.palette import COLORS, assign_colors
+from madbayes.plots._palette import COLORS, assign_colors
 
 
 @pytest.fixture
@@ -191,3 +191,17 @@ def test_traces_of_features(ax):
     assert trace(model, ["sigma_x"], ax=ax).get_ylabel() == "σ of the noise"
     with pytest.raises(Exception, match="not fitted"):
         trace(IBPGibbs())
+
+
+# Models
+
+
+def test_a_model_brings_its_labels_and_centres(ax):
+    import madbayes
+
+    X = np.repeat([[0.0, 0], [9, 9]], 20, axis=0) + np.random.default_rng(0).normal(size=(40, 2))
+    model = madbayes.DPMeans(penalty=40.0).fit(X)
+    assert legend_of(scatter(X, model, ax=ax)) == ["0: 20", "1: 20"]
+    np.testing.assert_allclose(ax.collections[1].get_offsets(), model.cluster_centers_)
+    other = Figure().add_subplot()
+    assert legend_of(scatter(X[:5], model, ax=other))[int(model.labels_[0])].endswith("5")

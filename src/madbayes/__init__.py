@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from madbayes import cluster, features, gibbs, graph, multi, penalties, plots
+    from madbayes._estimators.saving import load
     from madbayes.cluster import (
         CollapsedDPMeans,
         DPMeans,
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from madbayes.graph import GraphCut, NeighborCut
     from madbayes.multi import HardHDP, KernelHardHDP
     from madbayes.progress import show_progress
+    from madbayes.reports import report
 
 __version__ = "0.1.0"
 __all__ = [
@@ -52,9 +54,11 @@ __all__ = [
     "features",
     "gibbs",
     "graph",
+    "load",
     "multi",
     "penalties",
     "plots",
+    "report",
     "show_progress",
 ]
 
@@ -79,6 +83,8 @@ _HOME = {
     "IBPGibbs": "gibbs",
     "KernelHardHDP": "multi",
     "StepwiseKFeatures": "features",
+    "load": "_estimators.saving",
+    "report": "reports",
     "show_progress": "progress",
 }
 

@@ -21,11 +21,17 @@ from madbayes._estimators.novelty_mixin import (
     without_direction,
     without_row,
 )
+from madbayes._estimators.saving import SaveMixin
 from madbayes._kernels.rows import distances_to, row_errors
 
 
 class CentersMixin(
-    NoveltyMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, BaseEstimator
+    SaveMixin,
+    NoveltyMixin,
+    ClassNamePrefixFeaturesOutMixin,
+    TransformerMixin,
+    ClusterMixin,
+    BaseEstimator,
 ):
     """Estimators with `cluster_centers_`."""
 

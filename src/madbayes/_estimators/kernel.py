@@ -19,6 +19,7 @@ from madbayes._engine.partition import measure_to_fit
 from madbayes._engine.rows import Rows
 from madbayes._engine.threads import Run, workers
 from madbayes._estimators.novelty_mixin import MOST_ROWS, Closest, NoveltyMixin
+from madbayes._estimators.saving import SaveMixin
 from madbayes._kernels.kernel_moves import distances, nearest
 
 NEW_ROWS = 512  # new rows compared with the fitted ones at a time
@@ -27,7 +28,12 @@ LEAST_ROWS = 1024  # … but of no fewer rows than this
 
 
 class KernelMixin(
-    NoveltyMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, BaseEstimator
+    SaveMixin,
+    NoveltyMixin,
+    ClassNamePrefixFeaturesOutMixin,
+    TransformerMixin,
+    ClusterMixin,
+    BaseEstimator,
 ):
     """Estimators whose centres exist only through kernel values."""
 

@@ -198,17 +198,21 @@ def link_tests(D, between, nearest, pairs, weights, window):
                     m += 1
         if w_a == 0.0 or w_b == 0.0:
             continue
-        at_a = sum_a / w_a
-        at_b = sum_b / w_b
-        middle = (at_a + at_b) / 2
-        half = window * (at_b - at_a) / 2
-        n_a = n_b = n_m = 0.0
-        for i in range(m):
-            if abs(t[i] - at_a) <= half:
-                n_a += w[i]
-            elif abs(t[i] - at_b) <= half:
-                n_b += w[i]
-            elif abs(t[i] - middle) <= half:
-                n_m += w[i]
-        z[p] = np.sqrt(2.0) * (np.sqrt(min(n_a, n_b) + 0.375) - np.sqrt(n_m + 0.375))
+        z[p] = valley(t[:m], w, sum_a / w_a, sum_b / w_b, window)
     return z
+
+
+@inner
+def valley(t, w, at_a, at_b, window):
+    """z of the rows at places t: those around either side against those half-way."""
+    middle = (at_a + at_b) / 2
+    half = window * (at_b - at_a) / 2
+    n_a = n_b = n_m = 0.0
+    for i in range(t.shape[0]):
+        if abs(t[i] - at_a) <= half:
+            n_a += w[i]
+        elif abs(t[i] - at_b) <= half:
+            n_b += w[i]
+        elif abs(t[i] - middle) <= half:
+            n_m += w[i]
+    return np.sqrt(2.0) * (np.sqrt(min(n_a, n_b) + 0.375) - np.sqrt(n_m + 0.375))

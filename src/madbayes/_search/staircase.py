@@ -243,7 +243,7 @@ class Staircase:
     def plot(self, ax: Any = None) -> Any:
         """The number against the price, the choice marked; needs matplotlib. Returns the axes."""
         # By name: pictures are a layer above this one.
-        return import_module("madbayes.plots.path").path(self, ax)
+        return import_module("madbayes.plots._path").path(self, ax)
 
     def without_rows(self) -> "Staircase":
         """The same path without the rows it was made of, for keeping."""

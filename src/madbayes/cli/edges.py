@@ -1,8 +1,8 @@
 """A list of edges into a graph: which columns are its ends, what the nodes are called."""
 
+import re
 from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -11,8 +11,15 @@ import pyarrow.compute as pc
 import scipy.sparse as sp
 
 from madbayes.cli.errors import UserError
-from madbayes.cli.formats import Frame, read, read_text
-from madbayes.cli.select import _resolve
+from madbayes.cli.formats import read
+from madbayes.cli.frame import Frame
+from madbayes.cli.select import resolve
+
+HEADINGS = {
+    *("source", "target", "from", "to", "src", "dst", "u", "v", "i", "j", "a", "b", "x", "y"),
+    *("node", "node1", "node2", "start", "end", "head", "tail", "id1", "id2", "left", "right"),
+    *("weight", "w", "value", "count", "from_id", "to_id", "source_id", "target_id"),
+}
 
 
 @dataclass(frozen=True)
@@ -36,7 +43,8 @@ def read_edges(
     """One edge a row: two nodes and, perhaps, a weight. Edges that occur again add up."""
     from madbayes.graph.input import from_edges
 
-    frame = read(path, text=partial(read_text, spaces=True, header=None if header else False))
+    frame = read(path, header=None if header else False, comments=True, headed=_has_header)
+    frame = _without_data(frame)
     ends, weights, notes = _columns(frame, source, target, weight)
     u, v = (_nodes(frame, j) for j in ends)
     if u.dtype.kind != v.dtype.kind:
@@ -44,7 +52,13 @@ def read_edges(
     nodes, places = np.unique(np.concatenate([u, v]), return_inverse=True)
     i, j = places[: u.size], places[u.size :]
     names = [frame.names[column] for column in ends]
-    if u.dtype.kind == "U" and np.isin(names, nodes).all():
+    if header and u.dtype.kind == "U" and np.isin(names, nodes).any():
+        if source is None and target is None and not _are_headings(names):
+            again = read_edges(path, weight=weight, header=False)
+            note = (
+                f"the first line, {names[0]} and {names[1]}, was read as an edge: these are nodes"
+            )
+            return replace(again, notes=(note, *again.notes))
         notes.append(
             f"the first line, {names[0]} and {names[1]}, was read as column names, although these "
             "are nodes too; --no-header reads it as an edge"
@@ -61,13 +75,44 @@ def read_edges(
     return Edges(nodes, adjacency, n_edges, tuple(notes))
 
 
+def _are_headings(cells: Sequence[str]) -> bool:
+    return all(cell.strip(" #").lower() in HEADINGS for cell in cells)
+
+
+def _has_header(records: list[list[str]], delimiter: str) -> bool:
+    """Whether the first record names the columns, or is an edge already."""
+    first = records[0][:2]
+    below = {cell for record in records[1:] for cell in record[:2]}
+    if below.intersection(first):
+        return False
+    if delimiter == " ":  # such lists rarely have a header
+        return _are_headings(first) and all(len(cell) > 1 for cell in first)
+    return not re.fullmatch(r"[-+]?\d+(\.\d+)?", first[0].strip())
+
+
+def _without_data(frame: Frame) -> Frame:
+    """What networkx writes behind an edge, {'weight': 2.0}: the weight, if that is all."""
+    j = len(frame.names) - 1
+    if not isinstance(frame.columns, pa.Table) or j < 2 or not pa.types.is_string(frame.type(j)):
+        return frame
+    cells = frame.column(j)
+    if not pc.all(pc.match_substring_regex(cells, r"^\{.*\}$")).as_py():
+        return frame
+    weights = pc.extract_regex(cells, r"[\"']weight[\"']: *(?P<w>[-+0-9.eE]+)")
+    found = pc.struct_field(weights, "w")
+    names, table = frame.names[:j], frame.columns.remove_column(j)
+    if found.null_count == 0:
+        names, table = (*names, "weight"), table.append_column("weight", found.cast(pa.float64()))
+    return Frame(names, table, frame.notes, frame.sheet_row)
+
+
 def _columns(
     frame: Frame, source: str | None, target: str | None, weight: str | None
 ) -> tuple[Sequence[int], int | None, list[str]]:
     """The columns of the two ends and of the weight: those named, else the first ones."""
     notes = list(frame.notes)
     named = [
-        None if name is None else _resolve(frame, [name], option)[0]
+        None if name is None else resolve(frame, [name], option)[0]
         for name, option in ((source, "--source"), (target, "--target"), (weight, "--weight"))
     ]
     rest = [j for j in range(len(frame.names)) if j not in named]
@@ -94,7 +139,7 @@ def _columns(
 def _is_number(frame: Frame, j: int) -> bool:
     if isinstance(frame.columns, np.ndarray):
         return True
-    kind = frame.columns.schema.types[j]
+    kind = frame.type(j)
     return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind))
 
 
@@ -103,14 +148,14 @@ def _nodes(frame: Frame, j: int) -> np.ndarray:
     if isinstance(frame.columns, np.ndarray):
         values = np.asarray(frame.columns[:, j])
     else:
-        column = frame.columns.column(j)
+        column = frame.column(j)
         number = pa.types.is_integer(column.type) or pa.types.is_floating(column.type)
         if not number:
             column = column.cast(pa.string())
         missing = column.is_null().to_numpy() | (not number and pc.equal(column, "").to_numpy())
         if missing.any():
-            row = int(np.flatnonzero(missing)[0]) + 1
-            raise UserError(f"Row {row} has no node in column {frame.names[j]}.")
+            where = frame.where(int(np.flatnonzero(missing)[0])).capitalize()
+            raise UserError(f"{where} has no node in column {frame.names[j]}.")
         if not number:
             return np.array(column.to_pylist(), dtype=str)
         values = column.to_numpy()
@@ -128,11 +173,11 @@ def _weights(frame: Frame, j: int) -> np.ndarray:
     if isinstance(column, np.ndarray):
         values = np.asarray(column[:, j], dtype=np.float64)
     else:
-        values = column.column(j).cast(pa.float64()).to_numpy()
+        values = frame.column(j).cast(pa.float64()).to_numpy()
     bad = np.flatnonzero(~(np.isfinite(values) & (values >= 0)))
     if bad.size:
         raise UserError(
-            f"The weight in row {bad[0] + 1}, column {name} is {values[bad[0]]:g}. Weights should "
-            "be numbers >= 0; 0 is no edge."
+            f"The weight in {frame.where(int(bad[0]))}, column {name} is {values[bad[0]]:g}. "
+            "Weights should be numbers >= 0; 0 is no edge."
         )
     return values

@@ -1,205 +1,230 @@
-"""From the matrix to clusters: pick the estimator the options ask for, fit it, and keep the answer
-in the units of the file."""
+"""From the matrix to an answer: the estimator that the options ask for, and what it found."""
 
 import math
 import re
 import warnings
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
 from madbayes.cli.errors import UserError
+from madbayes.cli.prepare import Table
 
-if TYPE_CHECKING:
-    from madbayes.penalties import Choice, PenaltyPath, Staircase
+BLOCK = 16_384  # rows whose distances to all centres are held at a time
+
+# Parameters of the library by the names that the command has for them.
+CALLED = {
+    "n_clusters_hint": "--clusters-hint",
+    "n_local_hint": "--local-hint",
+    "n_global_hint": "--global-hint",
+    "n_local": "--local-hint",
+    "n_global": "--global-hint",
+    "penalty_local": "--penalty-local",
+    "penalty_global": "--penalty-global",
+    "max_clusters": "--max-clusters",
+    "max_components": "--max-clusters",
+    "n_neighbors": "--neighbors",
+    "n_clusters": "--n-clusters",
+    "resolution": "--resolution",
+    "penalty": "--penalty",
+    "metric": "--metric",
+    "sample_weight": "--weights",
+}
 
 
-@dataclass(frozen=True)
-class Options:
-    """What the user asked for; `None` where nothing was said."""
+@dataclass
+class Answer:
+    """What a model found, in the units of the file."""
 
-    penalty: float | str | None = None
-    clusters_hint: int | None = None
-    n_clusters: int | None = None
-    standardize: bool = False
-    seed: int = 0
-    metric: str = "euclidean"
-
-
-@dataclass(frozen=True)
-class Found:
-    """The answer, centres in the units of the file."""
-
+    verb: str
+    model: Any
     labels: np.ndarray
-    centers: np.ndarray
-    sizes: np.ndarray
-    penalty: float | None
-    penalty_from: str
-    evidence: "Choice | None"  # for a number of clusters that was found, not given
-    path: "PenaltyPath | None"
-    objective: float
-    n_iter: int
-    converged: bool
-    used: np.ndarray  # the values the estimator saw: those of the file, or standardized
-    used_centers: np.ndarray
-    notes: tuple[str, ...]
+    of: str = "cluster"
+    number: int = 0
+    sizes: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
+    centers: np.ndarray | None = None
+    penalty: float | None = None
+    penalty_from: str = ""
+    penalty_name: str = "penalty"
+    objective: float = math.nan
+    objective_is: str = "squared error + penalty × clusters"
+    distance: np.ndarray | None = None
+    second: np.ndarray | None = None
+    novelty: np.ndarray | None = None
+    beside: dict[str, Any] = field(default_factory=dict)  # further columns of labels.csv
+    per_cluster: dict[str, Any] = field(default_factory=dict)  # and of the list of clusters
+    facts: dict[str, str] = field(default_factory=dict)  # further lines below that list
+    tables: dict[str, tuple[list[Any], Any]] = field(default_factory=dict)  # further CSV files
+    notes: tuple[str, ...] = ()
 
     @property
-    def n_clusters(self) -> int:
-        return len(self.sizes)
+    def evidence(self) -> Any:
+        return getattr(self.model, "evidence_", None)
+
+    @property
+    def path(self) -> Any:
+        return getattr(self.model, "path_", None)
 
 
-def parse_penalty(text: str | None) -> float | str | None:
-    """A number above 0, 'auto' or 'farthest-first'."""
-    if text is None or text in ("auto", "farthest-first"):
-        return text
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
-    if not 0 < value < math.inf:
-        raise UserError(
-            f'--penalty {text} should be a number > 0, "auto" or "farthest-first". It is the cost '
-            "of one more cluster, in squared-distance units; without it, the data decide."
-        )
-    return value
+def fitted(model: Any, X: Any, **options: Any) -> tuple[Any, tuple[str, ...]]:
+    """Fit; what the library complains about is said in the words of the command."""
+    options = {name: value for name, value in options.items() if value is not None}
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        try:
+            model.fit(X, **options)
+        except (ValueError, TypeError) as error:
+            about = r"\b(" + "|".join(CALLED) + r")\b"
+            if isinstance(error, TypeError) and not re.match(about, str(error)):
+                raise  # not about the data or the options: a mistake of ours
+            raise UserError(in_options(str(error))) from error
+    notes = [str(w.message) for w in caught if not issubclass(w.category, DeprecationWarning)]
+    return model, tuple(dict.fromkeys(map(in_options, notes)))
 
 
-def resolve(options: Options) -> tuple[float | str | None, str]:
-    """The penalty to use and where it comes from; (None, …) means a fixed number of clusters."""
-    if options.metric not in ("euclidean", "cosine"):
-        raise UserError(f'--metric {options.metric} should be "euclidean" or "cosine".')
-    if options.n_clusters is not None:
-        if options.penalty is not None or options.clusters_hint is not None:
-            raise UserError(
-                "--n-clusters fixes the number of clusters, so it cannot be combined with "
-                "--penalty or --clusters-hint, which find it. Give one or the other."
-            )
-        return None, "none: the number of clusters was given"
-    penalty = "auto" if options.penalty is None else options.penalty
-    if penalty == "farthest-first":
-        if options.clusters_hint is None:
+def in_options(message: str) -> str:
+    """The library's message, with its parameters called as the command calls them."""
+    pattern = re.compile(rf"\b({'|'.join(CALLED)})=")
+    return pattern.sub(lambda match: CALLED[match[1]] + " ", message)
+
+
+def parse_penalty(text: str | None, hint: int | None) -> tuple[float | str, str]:
+    """A number above 0, 'auto' or 'farthest-first', and where it comes from."""
+    if text == "farthest-first":
+        if hint is None:
             raise UserError(
                 "--penalty farthest-first works out a penalty from a rough number of clusters: "
                 "add --clusters-hint N."
             )
-        return penalty, f"farthest-first with a hint of {options.clusters_hint}"
-    if penalty == "auto":
-        near = "" if options.clusters_hint is None else f", near a hint of {options.clusters_hint}"
-        return penalty, f"chosen from the data{near}"
-    if options.clusters_hint is not None:
+        return text, f"farthest-first with a hint of {hint}"
+    if text is None or text == "auto":
+        near = "" if hint is None else f", near a hint of {hint}"
+        return "auto", f"chosen from the data{near}"
+    value = positive(text)
+    if value is None:
         raise UserError(
-            f"--clusters-hint {options.clusters_hint} would be ignored, because --penalty "
-            f"{penalty} already decides. Give one of them."
+            f'--penalty {text} should be a number > 0, "auto" or "farthest-first". It is the cost '
+            "of one more cluster, in squared-distance units; without it, the data decide."
         )
-    return penalty, "given"
-
-
-def fit(values: np.ndarray, options: Options) -> Found:
-    """Standardize if asked, fit, and translate the centres back."""
-    from madbayes import DPMeans, KMeans  # here, so that --help need not wait for the kernels
-
-    penalty, penalty_from = resolve(options)
-    used, mean, scale = standardize(values) if options.standardize else (values, 0.0, 1.0)
-    model: DPMeans | KMeans
-    if options.n_clusters is not None:
-        model = KMeans(options.n_clusters, metric=options.metric, random_state=options.seed)
-    else:
-        assert penalty is not None  # `resolve` saw to it
-        model = DPMeans(
-            penalty=penalty,
-            n_clusters_hint=options.clusters_hint,
-            metric=options.metric,
-            random_state=options.seed,
+    if hint is not None:
+        raise UserError(
+            f"--clusters-hint {hint} would be ignored, because --penalty {text} already decides. "
+            "Give one of them."
         )
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        try:
-            model.fit(used)
-        except (ValueError, TypeError) as error:
-            if isinstance(error, TypeError) and not str(error).startswith("penalty="):
-                raise  # not about the data or the options: a mistake of ours
-            raise UserError(_in_options(str(error), options)) from error
-
-    centers = np.asarray(model.cluster_centers_, dtype=np.float64)
-    labels = np.asarray(model.labels_)
-    return Found(
-        labels=labels,
-        centers=centers * scale + mean,
-        sizes=np.bincount(labels, minlength=len(centers)),
-        penalty=getattr(model, "penalty_", None),
-        penalty_from=penalty_from,
-        evidence=getattr(model, "evidence_", None),
-        path=getattr(model, "path_", None),
-        objective=float(getattr(model, "objective_", model.inertia_)),
-        n_iter=int(model.n_iter_),
-        converged=bool(getattr(model, "converged_", True)),
-        used=used,
-        used_centers=centers,
-        notes=tuple(dict.fromkeys(str(w.message) for w in caught)),
-    )
+    return value, "given"
 
 
-@dataclass(frozen=True)
-class Communities:
-    """The clusters of a graph."""
-
-    labels: np.ndarray
-    sizes: np.ndarray
-    conductance: np.ndarray
-    cost: str  # what conductance is called
-    resolution: float
-    path: "Staircase | None"
-    objective: float
-
-
-def parse_resolution(text: str) -> float | str:
-    """A number above 0, or 'auto'."""
-    if text == "auto":
-        return text
+def positive(text: str) -> float | None:
     try:
         value = float(text)
     except ValueError:
-        value = math.nan
-    if not 0 < value < math.inf:
-        raise UserError(
-            f'--resolution {text} should be a number > 0 or "auto". Each cluster earns it and pays '
-            "its conductance; without it, the data decide."
-        )
-    return value
+        return None
+    return value if 0 < value < math.inf else None
 
 
-def fit_graph(adjacency: Any, resolution: float | str, cut: str, seed: int) -> Communities:
-    """The communities at this resolution, or at the one that the graph supports."""
-    from madbayes import GraphCut
+def check_metric(metric: str) -> None:
+    if metric not in ("euclidean", "cosine"):
+        raise UserError(f'--metric {metric} should be "euclidean" or "cosine".')
 
-    try:
-        model = GraphCut(resolution, cut=cut, random_state=seed).fit(adjacency)
-    except ValueError as error:
-        raise UserError(str(error)) from error
-    return Communities(
-        labels=model.labels_,
-        sizes=np.bincount(model.labels_[model.labels_ >= 0], minlength=model.n_clusters_),
-        conductance=model.conductance_,
-        cost="conductance" if cut == "normalized" else "cut per node",
-        resolution=model.resolution_,
-        path=getattr(model, "path_", None),
-        objective=model.objective_,
+
+def clustering(
+    verb: str, model: Any, table: Table, X: np.ndarray, notes: tuple[str, ...], penalty_from: str
+) -> Answer:
+    """What any fitted clustering of rows has to say."""
+    labels = np.asarray(model.labels_)
+    number = int(getattr(model, "n_clusters_", labels.max() + 1))
+    centers = getattr(model, "cluster_centers_", None)
+    if centers is None:  # clusters of any shape: the means of their rows
+        centers = np.array([X[labels == c].mean(axis=0) for c in range(number)])
+    centers = np.asarray(centers, dtype=np.float64)
+    if table.mean is not None and table.scale is not None:
+        centers = centers * table.scale + table.mean
+    answer = Answer(
+        verb,
+        model,
+        labels,
+        number=number,
+        sizes=np.bincount(labels[labels >= 0], minlength=number),
+        centers=centers,
+        penalty=_number(getattr(model, "penalty_", getattr(model, "resolution_", None))),
+        penalty_from=penalty_from,
+        objective=float(getattr(model, "objective_", getattr(model, "inertia_", math.nan))),
+        notes=notes,
     )
+    answer.distance, answer.second = nearness(model, X, labels)
+    answer.novelty = novelty(model, X)
+    if hasattr(model, "n_iter_"):
+        settled = "" if getattr(model, "converged_", True) else " (stopped before it settled)"
+        answer.facts["passes"] = f"{int(model.n_iter_)}{settled}"
+    return answer
 
 
-def standardize(values: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Mean 0 and variance 1 in every column; a constant column becomes 0."""
-    mean = values.mean(axis=0, dtype=np.float64)
-    scale = values.std(axis=0, dtype=np.float64)
-    scale[scale <= np.finfo(values.dtype).eps * np.abs(mean)] = 1.0
-    return ((values - mean) / scale).astype(values.dtype, copy=False), mean, scale
+def _number(value: Any) -> float | None:
+    return None if value is None else float(value)
 
 
-def _in_options(message: str, options: Options) -> str:
-    """The library's message, with its parameters called as the command calls them."""
-    n_clusters = "--clusters-hint" if options.n_clusters is None else "--n-clusters"
-    names = {"penalty": "--penalty", "n_clusters_hint": "--clusters-hint", "n_clusters": n_clusters}
-    pattern = re.compile(rf"\b({'|'.join(names)})=")
-    return pattern.sub(lambda match: names[match[1]] + " ", message)
+def nearness(
+    model: Any, X: np.ndarray, labels: np.ndarray
+) -> tuple[np.ndarray | None, np.ndarray | None]:
+    """How far each row is from its own centre, and which other cluster is nearest (-1: none)."""
+    if not hasattr(model, "transform") or hasattr(model, "components_"):
+        return None, None
+    own = np.full(len(X), np.nan)
+    second = np.full(len(X), -1, dtype=np.int64)
+    for start in range(0, len(X), BLOCK):
+        rows = slice(start, start + BLOCK)
+        distances = np.array(model.transform(X[rows]), dtype=np.float64)
+        here = np.arange(len(distances))
+        mine = np.where(labels[rows] >= 0, labels[rows], distances.argmin(axis=1))
+        own[rows] = distances[here, mine]
+        if distances.shape[1] > 1:
+            distances[here, mine] = np.inf
+            second[rows] = distances.argmin(axis=1)
+    return own, second
+
+
+def novelty(model: Any, X: np.ndarray) -> np.ndarray | None:
+    """How usual each row is, where the model can tell."""
+    if not hasattr(model, "novelty_score"):
+        return None
+    return np.asarray(model.novelty_score(X), dtype=np.float64)
+
+
+def patterns(model: Any, assignments: np.ndarray) -> np.ndarray:
+    """Which combination of features each row has, the most frequent of the fit first (-1: none of
+    them)."""
+    known, counts = np.unique(np.asarray(model.assignments_, bool), axis=0, return_counts=True)
+    order = np.argsort(-counts, kind="stable")
+    names = {known[i].tobytes(): rank for rank, i in enumerate(order)}
+    rows = np.ascontiguousarray(np.asarray(assignments, bool))
+    return np.array([names.get(row.tobytes(), -1) for row in rows], dtype=np.int64)
+
+
+def features(
+    model: Any, table: Table, X: np.ndarray, notes: tuple[str, ...], penalty_from: str
+) -> Answer:
+    """What a fitted feature model has to say."""
+    Z = np.asarray(model.assignments_, bool)
+    components = np.asarray(model.components_, dtype=np.float64)
+    centers = components
+    if table.scale is not None:  # what a feature adds, in the units of the file
+        centers = components * table.scale
+    answer = Answer(
+        "features",
+        model,
+        patterns(model, Z),
+        of="feature",
+        number=int(model.n_components_),
+        sizes=Z.sum(axis=0),
+        centers=centers,
+        penalty=_number(getattr(model, "penalty_", None)),
+        penalty_from=penalty_from,
+        objective=float(model.objective_),
+        objective_is="squared error + penalty × features",
+        distance=np.sqrt(((X - Z @ components) ** 2).sum(axis=1)),
+        novelty=novelty(model, X),
+        notes=notes,
+    )
+    answer.beside = {f"feature {k}": Z[:, k].astype(int) for k in range(Z.shape[1])}
+    return answer

@@ -1,81 +1,107 @@
-"""Files into columns: delimited text, Parquet and NumPy arrays.
+"""Files into frames, by the end of their name (or, from standard input, by how they start)."""
 
-`read(path)` gives a `Frame`: named columns as they are in the file, numbers or not. Which of them
-are used is decided in `select.py`.
-"""
-
-import csv
-import io
-from collections.abc import Callable
-from dataclasses import dataclass
+import json
+import sys
+import tempfile
+import zipfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.csv
-import pyarrow.parquet
+import pyarrow.feather
+import pyarrow.json
 
-from madbayes.cli.errors import UserError, did_you_mean
+from madbayes.cli.errors import UserError, did_you_mean, one_line
+from madbayes.cli.frame import Frame, Parquet, distinct
+from madbayes.cli.text import USUAL, read_text
 
-TEXT_DELIMITERS = {".csv": ",", ".tsv": "\t", ".tab": "\t", ".txt": ",", ".data": ","}
 COMPRESSED = {".gz", ".bz2", ".zst", ".lz4"}
-READABLE = "CSV, TSV (plain or .gz), Parquet (.parquet) and NumPy (.npy) files can be read"
-
-HEAD_BYTES = 1 << 16
-
-
-@dataclass(frozen=True)
-class Frame:
-    """Columns of equal length: an Arrow table, or a NumPy matrix left where it is (memory map)."""
-
-    names: tuple[str, ...]
-    columns: pa.Table | np.ndarray
-    notes: tuple[str, ...] = ()
-
-    @property
-    def n_rows(self) -> int:
-        return len(self.columns)
+READABLE = (
+    "CSV and TSV (plain or .gz), Parquet, Feather, Excel (.xlsx), JSON lines and NumPy (.npy, "
+    ".npz) files can be read"
+)
+MAGIC = {
+    b"PAR1": ".parquet",
+    b"ARROW1": ".feather",
+    b"\x93NUMPY": ".npy",
+    b"\x1f\x8b": ".csv.gz",
+    b"\x28\xb5\x2f\xfd": ".csv.zst",
+    b"{": ".jsonl",
+}
 
 
-def read(path: Path, *, text: Callable[[Path], Frame] | None = None) -> Frame:
-    """Read a table by the end of its name, or say why not; `text` in place of `read_text`."""
-    reader = _reader(path)
-    if text is not None and reader is read_text:
-        reader = text
+@contextmanager
+def given(path: Path) -> Iterator[Path]:
+    """The file itself; standard input (`-`) as a file for the time being."""
+    if str(path) != "-":
+        yield path
+        return
+    if sys.stdin is None or sys.stdin.isatty():
+        raise UserError("- reads the table from standard input: pipe a file into the command.")
+    with tempfile.TemporaryDirectory(prefix="madbayes-") as folder:
+        data = sys.stdin.buffer.read()
+        ending = next((e for magic, e in MAGIC.items() if data.startswith(magic)), ".csv")
+        if data.startswith(b"PK\x03\x04"):
+            ending = ".xlsx" if b"xl/" in data[-65_536:] else ".npz"
+        file = Path(folder) / f"stdin{ending}"
+        file.write_bytes(data)
+        yield file
+
+
+def read(path: Path, **text_options: Any) -> Frame:
+    """Read a table by the end of its name, or say why not; the options are those of text."""
     if not path.exists():
+        _reader(path)
         near = did_you_mean(path.name, _names_in(path.parent))
         raise UserError(f"There is no file {path}.{near}")
     if path.is_dir():
         raise UserError(f"{path} is a directory. Give one file: {READABLE}.")
+    reader = _reader(path)
     try:
         if path.stat().st_size == 0:
             raise UserError(f"{path} is empty. It should hold one row per observation.")
-        frame = reader(path)
+        if reader is read_text:
+            frame = read_text(path, _ending(path), **text_options)
+        elif reader is read_xlsx:
+            frame = read_xlsx(path, text_options.get("skip_rows", 0))
+        else:
+            frame = reader(path)
     except OSError as error:
         raise UserError(f"{path} could not be read: {error.strerror or error}.") from error
-    except (pa.ArrowException, ValueError, EOFError) as error:
-        raise UserError(f"{path} could not be read as a table: {_one_line(error)}") from error
+    except (pa.ArrowException, ValueError, EOFError, UnicodeError) as error:
+        raise UserError(f"{path} could not be read as a table: {one_line(error)}") from error
     if frame.n_rows == 0:
         raise UserError(f"{path} has column names but no rows. There is nothing to cluster.")
     return frame
 
 
-def _reader(path: Path) -> Callable[[Path], Frame]:
-    if path.is_dir():
-        return read_text  # `read` tells directories apart from files with a strange name
+def _reader(path: Path) -> Callable[..., Frame]:
     ending = _ending(path)
-    if ending == ".npy":
-        return read_npy
-    if ending in {".parquet", ".pq"}:
-        return read_parquet
-    if ending in TEXT_DELIMITERS:
+    readers: dict[str, Callable[..., Frame]] = {
+        ".npy": read_npy,
+        ".npz": read_npz,
+        ".parquet": read_parquet,
+        ".pq": read_parquet,
+        ".feather": read_feather,
+        ".arrow": read_feather,
+        ".jsonl": read_json,
+        ".ndjson": read_json,
+        ".json": read_json,
+        ".xlsx": read_xlsx,
+    }
+    if ending in USUAL:
         return read_text
-    raise UserError(f"{path} ends in {ending or 'no known ending'}. {READABLE}.")
+    if ending in (".xls", ".ods", ".numbers"):
+        raise UserError(f"{path} is a spreadsheet of another kind. Save it as .xlsx or .csv.")
+    if ending not in readers:
+        raise UserError(f"{path} ends in {ending or 'no known ending'}. {READABLE}.")
+    return readers[ending]
 
 
-def read_npy(path: Path) -> Frame:
-    """A matrix (or a vector, taken as one column), memory-mapped rather than loaded."""
-    array = np.load(path, mmap_mode="r", allow_pickle=False)
+def _matrix(path: Path, array: np.ndarray) -> Frame:
     if array.ndim == 1:
         array = array[:, None]
     if array.ndim != 2:
@@ -85,79 +111,119 @@ def read_npy(path: Path) -> Frame:
         )
     if array.dtype.kind not in "fiub":
         raise UserError(f"{path} holds values of type {array.dtype}, which are not real numbers.")
+    if array.shape[1] == 0:
+        raise UserError(f"{path} holds an array of shape {array.shape}, which has no columns.")
     return Frame(tuple(f"x{j}" for j in range(array.shape[1])), array)
 
 
+def read_npy(path: Path) -> Frame:
+    """A matrix (or a vector, taken as one column), memory-mapped rather than loaded."""
+    return _matrix(path, np.load(path, mmap_mode="r", allow_pickle=False))
+
+
+def read_npz(path: Path) -> Frame:
+    """The matrix in it: the one called X, or the only one of two dimensions."""
+    if not zipfile.is_zipfile(path):
+        raise UserError(f"{path} could not be read: it is not an .npz file.")
+    with np.load(path, allow_pickle=False) as file:
+        names = list(file)
+        if {"indptr", "shape", "data"} <= set(names):
+            raise UserError(
+                f"{path} holds a sparse matrix. From Python: "
+                "DPMeans().fit(scipy.sparse.load_npz(file)); the command reads tables."
+            )
+        if "header" in names and "a0" in names:
+            raise UserError(f"{path} is a saved model, not a table: madbayes predict uses it.")
+        tables = [n for n in names if file[n].ndim == 2 and file[n].dtype.kind in "fiub"]
+        chosen = "X" if "X" in names else tables[0] if len(tables) == 1 else None
+        if chosen is None:
+            listed = ", ".join(f"{n} {file[n].shape}" for n in names[:8])
+            raise UserError(f"{path} holds {listed}: call the one to be read X.")
+        frame = _matrix(path, file[chosen])
+    others = ", ".join(name for name in names if name != chosen)
+    note = f"the array {chosen} was read" + (f", not {others}" if others else "")
+    return Frame(frame.names, frame.columns, (note,) if others else ())
+
+
 def read_parquet(path: Path) -> Frame:
-    table = pa.parquet.read_table(path)
+    source = Parquet(str(path))
+    notes: list[str] = []
+    if len(set(source.schema.names)) < len(source.schema.names):
+        table = pa.parquet.read_table(path)
+        return Frame(distinct(table.column_names, notes), table, tuple(notes))
+    return Frame(tuple(source.schema.names), source)
+
+
+def read_feather(path: Path) -> Frame:
+    table = pa.feather.read_table(str(path), memory_map=True)
+    notes: list[str] = []
+    return Frame(distinct(table.column_names, notes), table, tuple(notes))
+
+
+def read_json(path: Path) -> Frame:
+    """One object a line, or one list of objects."""
+    with pa.input_stream(str(path), compression="detect") as stream:
+        start = stream.read(64).lstrip()
+    if start.startswith(b"["):
+        with pa.input_stream(str(path), compression="detect") as stream:
+            records = json.loads(stream.read())
+        if not all(isinstance(record, dict) for record in records):
+            raise UserError(f"{path} should hold objects, one for each row.")
+        table = pa.Table.from_pylist(records)
+    else:
+        table = pa.json.read_json(str(path))
     return Frame(tuple(table.column_names), table)
 
 
-def read_text(path: Path, *, spaces: bool = False, header: bool | None = None) -> Frame:
-    """CSV and its relatives: delimiter, header, encoding and decimal mark are read off the file.
-
-    `spaces`: a blank may divide columns, and lines at the top that start with # or % are comments.
-    """
-    with pa.input_stream(str(path), compression="detect") as stream:
-        head = stream.read(HEAD_BYTES)
-    encoding, notes = _encoding(path, head)
-    lines = head.decode(encoding, errors="replace").splitlines()
-    comments = 0
-    while spaces and comments < len(lines) and lines[comments].startswith(("#", "%")):
-        comments += 1
-    first_line = next(iter(lines[comments:]), "")
-    if not first_line.strip():
-        raise UserError(f"{path} starts with an empty line; column names are expected there.")
-    delimiter = _delimiter(first_line, TEXT_DELIMITERS[_ending(path)])
-    if spaces and delimiter not in first_line:
-        delimiter = " "
-    names = next(csv.reader(io.StringIO(first_line), delimiter=delimiter))
-    numbers = all(_is_number(cell) for cell in names)
-    has_header = not numbers if header is None else header
-    if not has_header:
-        names = [f"x{j}" for j in range(len(names))]
-    if numbers and header is None:
-        notes.append("the first line holds numbers, so it was read as data, not as column names")
-
-    def parse(decimal_point: str) -> pa.Table:
-        return pa.csv.read_csv(
-            str(path),
-            read_options=pa.csv.ReadOptions(
-                encoding=encoding, autogenerate_column_names=not has_header, skip_rows=comments
-            ),
-            # In a file of one column an empty line is a missing value, elsewhere it is nothing.
-            parse_options=pa.csv.ParseOptions(
-                delimiter=delimiter, ignore_empty_lines=len(names) > 1
-            ),
-            convert_options=pa.csv.ConvertOptions(decimal_point=decimal_point),
-        )
-
-    table = parse(".")
-    if delimiter == ";":  # 3,14 is a number in much of Europe, and such files use semicolons
-        with_commas = parse(",")
-        if _n_numeric(with_commas) > _n_numeric(table):
-            table = with_commas
-            notes.append("numbers were read with a decimal comma")
-    named = tuple(name.strip() or f"(unnamed {j})" for j, name in enumerate(names))
-    return Frame(named, table, tuple(notes))
-
-
-def _encoding(path: Path, head: bytes) -> tuple[str, list[str]]:
-    if head.startswith((b"\xff\xfe", b"\xfe\xff")):
-        return "utf-16", []
-    if b"\0" in head:
-        raise UserError(f"{path} does not look like text, although its name says so. {READABLE}.")
+def read_xlsx(path: Path, skip_rows: int = 0) -> Frame:
+    """The first sheet that holds anything."""
     try:
-        head[: head.rfind(b"\n") + 1 or None].decode("utf-8")
-    except UnicodeDecodeError:
-        return "latin-1", ["the file is not UTF-8; its text was read as Latin-1"]
-    return "utf-8-sig" if head.startswith(b"\xef\xbb\xbf") else "utf-8", []
+        from openpyxl import load_workbook
+    except ModuleNotFoundError:
+        raise UserError(
+            f'{path} is an Excel file: pip install "madbayes[excel]" reads it, or save it as CSV.'
+        ) from None
+    try:
+        book = load_workbook(path, read_only=True, data_only=True)
+    except Exception as error:  # whatever openpyxl says about a file that is not one
+        raise UserError(f"{path} could not be read as an Excel file: {one_line(error)}") from error
+    notes: list[str] = []
+    for sheet in book.worksheets:
+        rows = [list(row) for row in sheet.iter_rows(values_only=True)]
+        if any(cell is not None for row in rows for cell in row):
+            break
+    else:
+        raise UserError(f"{path} is empty.")
+    if len(book.worksheets) > 1:
+        notes.append(f"of {len(book.worksheets)} sheets {sheet.title!r} was read")
+    filled = [sum(cell is not None for cell in row) for row in rows]
+    first = next((i for i in range(skip_rows, len(rows)) if filled[i]), None)
+    if first is None:
+        raise UserError(f"{path} has no rows after --skip-rows {skip_rows}.")
+    if filled[first] == 1 and max(filled) > 2:
+        above = next(i for i, n in enumerate(filled) if n > 1)
+        raise UserError(
+            f"{path} seems to have a title above the table. Leave it out with --skip-rows {above}."
+        )
+    header = any(isinstance(cell, str) for cell in rows[first])
+    body = [i for i in range(first + header, len(rows)) if filled[i]]
+    width = max(j + 1 for row in rows[first:] for j, cell in enumerate(row) if cell is not None)
+    cells = [
+        [row[j] if j < len(row) else None for row in map(rows.__getitem__, body)]
+        for j in range(width)
+    ]
+    top = [*rows[first], *[None] * width][:width] if header else [f"x{j}" for j in range(width)]
+    names = distinct(["" if name is None else str(name) for name in top], notes)
+    table = pa.table([_cells(column) for column in cells], [f"c{j}" for j in range(width)])
+    return Frame(names, table, tuple(notes), lambda i: body[i] + 1)
 
 
-def _delimiter(first_line: str, usual: str) -> str:
-    if usual in first_line:
-        return usual
-    return next((mark for mark in (",", ";", "\t", "|") if mark in first_line), usual)
+def _cells(values: list[Any]) -> pa.Array:
+    """Cells of one kind as they are; of several as text."""
+    try:
+        return pa.array(values)
+    except (pa.ArrowInvalid, pa.ArrowTypeError):
+        return pa.array([None if v is None else str(v) for v in values])
 
 
 def _ending(path: Path) -> str:
@@ -165,22 +231,5 @@ def _ending(path: Path) -> str:
     return plain.suffix.lower()
 
 
-def _is_number(cell: str) -> bool:
-    try:
-        float(cell)
-    except ValueError:
-        return False
-    return cell.strip().lower() not in {"nan", "inf", "infinity"}
-
-
-def _n_numeric(table: pa.Table) -> int:
-    return sum(pa.types.is_integer(t) or pa.types.is_floating(t) for t in table.schema.types)
-
-
 def _names_in(folder: Path) -> list[str]:
     return [entry.name for entry in folder.iterdir()] if folder.is_dir() else []
-
-
-def _one_line(error: Exception) -> str:
-    text = " ".join(str(error).split())
-    return text if text.endswith(".") else text + "."

@@ -1,32 +1,39 @@
-"""What was found, for a person to read."""
+"""What was found, for a person to read in a terminal."""
+
+from typing import Any
 
 from rich.console import Console
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from madbayes.cli.fit import Communities, Found
+from madbayes.cli.errors import harmless
+from madbayes.cli.fit import Answer
 
 MOST_COLUMNS = 6
 MOST_CLUSTERS = 20
 
 
 def count(n: int, what: str) -> str:
-    """'1 row', '1,200 rows'."""
-    return f"{n:,} {what}" if n == 1 else f"{n:,} {what}s"
+    """'1 row', '1,200 rows', '2 communities'."""
+    plural = what[:-1] + "ies" if what.endswith("y") else what + "s"
+    return f"{n:,} {what if n == 1 else plural}"
 
 
-def show(console: Console, found: Found, names: tuple[str, ...], standardized: bool) -> None:
+def show(
+    console: Console, answer: Answer, title: str, names: tuple[str, ...], standardized: bool
+) -> None:
     """Clusters, sizes and centres as a table; penalty and objective below it."""
     n_columns = min(len(names), MOST_COLUMNS)
-    while n_columns > 1 and not _fits(console, _clusters(found, names[:n_columns])):
+    while n_columns > 1 and not _fits(console, _clusters(answer, title, names[:n_columns])):
         n_columns -= 1
-    console.print(_clusters(found, names[:n_columns]))
-    if hidden := _hidden(found, n_columns, len(names)):
+    console.print(_clusters(answer, title, names[:n_columns]))
+    if hidden := _hidden(answer, n_columns, len(names)):
         console.print(Text(hidden, style="dim"))
-    console.print(_facts(found))
-    if standardized:
+    console.print(_facts(answer))
+    if standardized and names:
+        what = "Features" if answer.of == "feature" else "Centres"
         console.print(
-            Text("Centres are in the units of the file, the rest in standardized units.", "dim")
+            Text(f"{what} are in the units of the file, the rest in standardized units.", "dim")
         )
 
 
@@ -34,74 +41,68 @@ def _fits(console: Console, table: RichTable) -> bool:
     return console.measure(table).maximum < console.width
 
 
-def _clusters(found: Found, names: tuple[str, ...]) -> RichTable:
-    clusters = count(found.n_clusters, "cluster")
-    rows = count(len(found.labels), "row")
-    table = RichTable(title=f"{clusters} in {rows}", title_justify="left")
-    for heading in ("label", "size", "share", *names):
-        table.add_column(Text(heading), justify="right")
-    for label in _shown(found):
-        share = found.sizes[label] / found.sizes.sum()
-        center = (f"{value:.4g}" for value in found.centers[label][: len(names)])
-        table.add_row(str(label), f"{found.sizes[label]:,}", f"{share:.1%}", *center)
+def _clusters(answer: Answer, title: str, names: tuple[str, ...]) -> RichTable:
+    table = RichTable(title=Text(harmless(title)), title_justify="left")
+    for heading in ("label", "size", "share", *answer.per_cluster, *names):
+        table.add_column(Text(harmless(heading)), justify="right")
+    total = max(len(answer.labels), 1)
+    for label in _shown(answer):
+        size = int(answer.sizes[label])
+        center = [] if answer.centers is None else answer.centers[label][: len(names)]
+        further = (_short(values[label]) for values in answer.per_cluster.values())
+        cells = (str(label), f"{size:,}", f"{size / total:.1%}", *further, *map(_short, center))
+        table.add_row(*cells)
     return table
 
 
-def _shown(found: Found) -> list[int]:
+def _short(value: Any) -> str:
+    return f"{value:,}" if isinstance(value, int) else f"{value:.4g}"
+
+
+def _shown(answer: Answer) -> list[int]:
     """All labels in order, or the largest clusters when there are too many."""
-    if found.n_clusters <= MOST_CLUSTERS:
-        return list(range(found.n_clusters))
-    return [int(label) for label in (-found.sizes).argsort(kind="stable")[:MOST_CLUSTERS]]
+    if answer.number <= MOST_CLUSTERS:
+        return list(range(answer.number))
+    return [int(label) for label in (-answer.sizes).argsort(kind="stable")[:MOST_CLUSTERS]]
 
 
-def _hidden(found: Found, n_columns: int, n_columns_in_all: int) -> str:
+def _hidden(answer: Answer, n_columns: int, n_columns_in_all: int) -> str:
     parts = []
-    if found.n_clusters > MOST_CLUSTERS:
-        parts.append(f"the {MOST_CLUSTERS} largest of {found.n_clusters} clusters")
+    if answer.number > MOST_CLUSTERS:
+        what = count(2, answer.of)[2:]
+        parts.append(f"the {MOST_CLUSTERS} largest of {answer.number} {what}")
     if n_columns < n_columns_in_all:
         parts.append(f"the first {n_columns} of {n_columns_in_all} columns")
     return f"Shown: {' and '.join(parts)}; all are in centers.csv." if parts else ""
 
 
-def _facts(found: Found) -> RichTable:
+def _facts(answer: Answer) -> RichTable:
     facts = RichTable.grid(padding=(0, 2))
     facts.add_column(justify="right", style="bold")
     facts.add_column()
-    if found.evidence is not None:
-        facts.add_row("evidence", found.evidence.describe())
-    if found.penalty is None:
-        facts.add_row("penalty", found.penalty_from)
-        facts.add_row("objective", f"{found.objective:.6g} (squared error)")
-    else:
-        facts.add_row("penalty", f"{found.penalty:.6g} ({found.penalty_from})")
-        facts.add_row("objective", f"{found.objective:.6g} (squared error + penalty × clusters)")
-    facts.add_row(
-        "passes", f"{found.n_iter}{'' if found.converged else ' (stopped before it settled)'}"
-    )
+    if answer.evidence is not None:
+        facts.add_row("evidence", Text(answer.evidence.describe()))
+    if answer.penalty is None and answer.penalty_from:
+        facts.add_row(answer.penalty_name, answer.penalty_from)
+    elif answer.penalty is not None:
+        facts.add_row(answer.penalty_name, f"{answer.penalty:.6g} ({answer.penalty_from})")
+    facts.add_row("objective", f"{answer.objective:.6g} ({answer.objective_is})")
+    for name, text in answer.facts.items():
+        facts.add_row(harmless(name), Text(harmless(text)))
     return facts
 
 
-def show_communities(console: Console, found: Communities, n_edges: int) -> None:
-    """Communities, sizes and conductances as a table; resolution and objective below it."""
-    k, n = len(found.sizes), len(found.labels)
-    title = f"{count(k, 'cluster')} in {count(n, 'node')} and {count(n_edges, 'edge')}"
-    table = RichTable(title=title, title_justify="left")
-    for heading in ("label", "size", "share", found.cost):
+def show_path(console: Console, path: Any, name: str = "penalty") -> None:
+    """The staircase, one line for each step."""
+    table = RichTable(title="the path", title_justify="left")
+    for heading in (path.of + "s", f"{name} from", "to", "objective", "score"):
         table.add_column(heading, justify="right")
-    for label in range(min(k, MOST_CLUSTERS)):
-        size = found.sizes[label]
-        table.add_row(str(label), f"{size:,}", f"{size / n:.1%}", f"{found.conductance[label]:.4g}")
+    best = path.at(path.best().price)
+    steps = range(min(len(path.number), MOST_CLUSTERS))
+    for i in steps:
+        k = int(path.number[i])
+        score = path.scores.get(k)
+        cells = [str(k), f"{path.price_low[i]:.4g}", f"{path.price_high[i]:.4g}"]
+        cells += [f"{path.objective[i]:.6g}", "" if score is None else f"{score:.3g}"]
+        table.add_row(*cells, style="bold" if i == best else "")
     console.print(table)
-    if k > MOST_CLUSTERS:
-        console.print(
-            Text(f"Shown: the first {MOST_CLUSTERS} of {k}; all are in clusters.csv.", "dim")
-        )
-    facts = RichTable.grid(padding=(0, 2))
-    facts.add_column(justify="right", style="bold")
-    facts.add_column()
-    if found.path is not None:
-        facts.add_row("evidence", found.path.best().describe())
-    how = "given" if found.path is None else "chosen from the data"
-    facts.add_row("resolution", f"{found.resolution:.6g} ({how})")
-    facts.add_row("objective", f"{found.objective:.6g} ({found.cost} - resolution × clusters)")
-    console.print(facts)

@@ -1,80 +1,197 @@
-"""Results onto the disk, whole or not at all."""
+"""Results onto the disk, whole or not at all, and safe to open in a spreadsheet."""
 
+import contextlib
 import csv
+import json
+import math
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from madbayes.cli.errors import UserError
+from madbayes.cli.frame import Frame
+
+SUMMARY = "summary.json"
+TOOL = "madbayes"
+
+
+def check_folder(folder: Path, force: bool) -> None:
+    """Refuse a folder that holds what we did not write, before any work is done."""
+    if folder.is_symlink() or not folder.exists():
+        parent = folder.absolute().parent
+        while not parent.exists():
+            parent = parent.parent
+        if not parent.is_dir():
+            raise UserError(f"--out {folder} cannot be made: {parent} is a file.")
+        if not folder.exists():
+            return
+    if not folder.is_dir():
+        raise UserError(f"--out {folder} is a file. Name a folder for the results.")
+    if force:
+        return
+    strange = sorted({p.name for p in folder.iterdir()} - set(_ours(folder)))
+    if strange:
+        listed = ", ".join(strange[:3]) + (", …" if len(strange) > 3 else "")
+        raise UserError(
+            f"--out {folder} already holds files that madbayes did not write there ({listed}). "
+            "Name another folder, or add --force to write beside them."
+        )
+
+
+def _ours(folder: Path) -> list[str]:
+    """The files that an earlier run wrote, as its summary says."""
+    try:
+        summary = json.loads((folder / SUMMARY).read_text(encoding="utf-8"))
+        return [SUMMARY, *summary["files"]] if summary["tool"] == TOOL else []
+    except (OSError, ValueError, KeyError, TypeError):
+        return []
 
 
 @contextmanager
-def all_or_nothing(folder: Path) -> Iterator[Path]:
-    """Yield a scratch folder; what is in it at the end moves into `folder`, file by file.
+def all_or_nothing(folder: Path, force: bool = False) -> Iterator[Path]:
+    """Yield a scratch folder beside `folder`; at the end it takes its place in one step.
 
-    Each move is one `os.replace` within the same file system, so a reader sees the old file or the
-    new one. When the block raises (Ctrl-C included) nothing moves and nothing is left behind.
+    Files of an earlier run go, those that are not ours stay (with `force`; without it they are
+    refused). When the block raises (Ctrl-C included) nothing has changed and nothing is left.
     """
-    made = not folder.exists()
+    check_folder(folder, force)
+    folder = folder.absolute()
+    made = [p for p in [folder.parent, *folder.parent.parents] if not p.exists()]
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        scratch = Path(tempfile.mkdtemp(prefix=".partial-", dir=folder))
-    except FileExistsError:
-        raise UserError(f"--out {folder} is a file. Name a folder for the results.") from None
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        scratch = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
     except OSError as error:
         raise UserError(f"--out {folder} cannot be written to: {error.strerror}.") from error
+    done = False
     try:
         yield scratch
-        for file in sorted(scratch.iterdir()):
-            os.replace(file, folder / file.name)
+        os.chmod(scratch, 0o777 & ~_umask())
+        _move(scratch, folder)
+        done = True
     except OSError as error:
         raise UserError(f"Writing to {folder} failed: {error.strerror or error}.") from error
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
-        if made and not any(folder.iterdir()):
-            folder.rmdir()
+        for parent in made if not done else ():
+            with contextlib.suppress(OSError):
+                parent.rmdir()
 
 
-def write_labels(path: Path, labels: np.ndarray, rows: np.ndarray, n_rows_in_file: int) -> None:
-    """`row,label` for every row of the file, from 1; rows that were left out have no label."""
-    every = np.full(n_rows_in_file, -1, dtype=np.int64)
-    every[rows] = labels
-    with path.open("w", newline="", encoding="utf-8") as stream:
-        stream.write("row,label\n")
-        stream.writelines(
-            f"{row},{label if label >= 0 else ''}\n" for row, label in enumerate(every.tolist(), 1)
-        )
+def _move(scratch: Path, folder: Path) -> None:
+    if not folder.exists():
+        os.rename(scratch, folder)
+        return
+    others = {p.name for p in folder.iterdir()} - set(_ours(folder))
+    if others or folder.is_symlink() or folder == Path.cwd():  # file by file, summary last
+        gone = set(_ours(folder))
+        for file in sorted(scratch.iterdir(), key=lambda p: p.name == SUMMARY):
+            gone.discard(file.name)
+            os.replace(file, folder / file.name)
+        for name in gone:
+            (folder / name).unlink(missing_ok=True)
+        return
+    old = Path(tempfile.mkdtemp(prefix=f".{folder.name}-old-", dir=folder.parent))
+    os.rename(folder, old)  # an empty folder may be replaced
+    try:
+        os.rename(scratch, folder)
+    except BaseException:
+        os.rename(old, folder)
+        raise
+    shutil.rmtree(old, ignore_errors=True)
 
 
-def write_centers(
-    path: Path, centers: np.ndarray, sizes: np.ndarray, names: tuple[str, ...]
-) -> None:
-    """`label,size` and one column per feature, in the units of the file."""
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+@contextmanager
+def whole_file(path: Path, heading: str, force: bool) -> Iterator[Any]:
+    """A stream to a CSV file that appears at the end; another file is not replaced by mistake."""
+    if path.is_dir():
+        raise UserError(f"--out {path} is a folder. Name a .csv file for the predictions.")
+    if path.exists() and not force:
+        with path.open(encoding="utf-8", errors="replace") as stream:
+            if stream.readline().strip() != heading:
+                raise UserError(f"--out {path} exists and is something else; --force replaces it.")
+    try:
+        path.absolute().parent.mkdir(parents=True, exist_ok=True)
+        handle, partial = tempfile.mkstemp(prefix=f".{path.name}-", dir=path.absolute().parent)
+    except OSError as error:
+        raise UserError(f"--out {path} cannot be written to: {error.strerror}.") from error
+    try:
+        with os.fdopen(handle, "w", newline="", encoding="utf-8") as stream:
+            yield stream
+        os.chmod(partial, 0o666 & ~_umask())
+        os.replace(partial, path)
+    except BaseException:
+        Path(partial).unlink(missing_ok=True)
+        raise
+
+
+# Cells
+
+
+def safe(cell: Any) -> Any:
+    """A cell that a spreadsheet shows and does not run: text that starts like a formula gets a '.
+
+    >>> safe("=1+1"), safe("-5"), safe("ann")
+    ("'=1+1", '-5', 'ann')
+    """
+    if not isinstance(cell, str) or not cell.startswith(("=", "+", "-", "@", "\t", "\r", "\n")):
+        return cell
+    try:
+        float(cell)
+    except ValueError:
+        return "'" + cell
+    return cell
+
+
+def number(value: Any) -> Any:
+    """A number for a CSV file: short where that loses nothing, empty where there is none."""
+    if value is None or (isinstance(value, float) and not math.isfinite(value)):
+        return ""
+    return value
+
+
+def write_csv(path: Path, heading: Sequence[Any], rows: Iterable[Sequence[Any]]) -> None:
     with path.open("w", newline="", encoding="utf-8") as stream:
         out = csv.writer(stream, lineterminator="\n")
-        out.writerow(["label", "size", *names])
-        for label, (size, center) in enumerate(zip(sizes.tolist(), centers.tolist(), strict=True)):
-            out.writerow([label, size, *center])
+        out.writerow([safe(str(cell)) for cell in heading])
+        out.writerows([number(safe(cell)) for cell in row] for row in rows)
 
 
-def write_nodes(path: Path, nodes: np.ndarray, labels: np.ndarray) -> None:
-    """`node,label` for every node; a node without any edge has no label."""
-    with path.open("w", newline="", encoding="utf-8") as stream:
-        out = csv.writer(stream, lineterminator="\n")
-        out.writerow(["node", "label"])
-        for node, label in zip(nodes.tolist(), labels.tolist(), strict=True):
-            out.writerow([node, label if label >= 0 else ""])
+def write_json(path: Path, content: dict[str, Any]) -> None:
+    path.write_text(as_json(content) + "\n", encoding="utf-8")
 
 
-def write_communities(path: Path, sizes: np.ndarray, conductance: np.ndarray) -> None:
-    """`label,size,conductance`."""
-    with path.open("w", newline="", encoding="utf-8") as stream:
-        out = csv.writer(stream, lineterminator="\n")
-        out.writerow(["label", "size", "conductance"])
-        for label, row in enumerate(zip(sizes.tolist(), conductance.tolist(), strict=True)):
-            out.writerow([label, *row])
+def as_json(content: Any) -> str:
+    return json.dumps(_plain(content), indent=2, ensure_ascii=False, allow_nan=False)
+
+
+def _plain(value: Any) -> Any:
+    """NumPy values as Python's; what is not finite as null."""
+    if isinstance(value, dict):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple, np.ndarray)):
+        return [_plain(item) for item in value]
+    if isinstance(value, np.generic):
+        return _plain(value.item())
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value if isinstance(value, (bool, int, float, str, type(None))) else str(value)
+
+
+def write_table(path: Path, frame: Frame, clusters: Sequence[Any]) -> None:
+    """The input, cell by cell, with the cluster as the last column."""
+    name = "cluster" if "cluster" not in frame.names else "cluster (found)"
+    columns = (frame.column(j) for j in range(len(frame.names)))
+    cells = [column.to_pylist() for column in columns]
+    write_csv(path, [*frame.names, name], zip(*cells, clusters, strict=True))

@@ -134,7 +134,7 @@ def find_path(
     fewest, most = check_range(max_clusters, n_clusters_hint)
     sample = draw_sample(X, weights, most or 0, rng, unit=unit)  # 1.
     Z, signal = sketch(sample, rng)  # 2.
-    tested = test_numbers(Z, sample.core_w, signal, fewest, most, unit, rng, run)  # 3. to 5.
+    tested = try_numbers(Z, sample.core_w, signal, fewest, most, unit, rng, run)  # 3. to 5.
     numbers, errors, centers, scored = stairs(sample, tested, unit)  # 6.
     found = Staircase.build(
         numbers,
@@ -151,7 +151,7 @@ def find_path(
     return replace(found, choice=replace(choice, remarks=choice.remarks + hint))
 
 
-def test_numbers(
+def try_numbers(
     Z: np.ndarray,
     w: np.ndarray,
     signal: int,

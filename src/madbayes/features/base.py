@@ -14,6 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 from madbayes._engine.checks import check_count, check_penalty, check_rows
 from madbayes._engine.rows import Rows
 from madbayes._engine.threads import Run, workers
+from madbayes._estimators.saving import SaveMixin
 from madbayes.features.allocation import Allocation, new_state
 from madbayes.features.path import climb_path
 from madbayes.features.solve import Features, Method, best_start, by_size
@@ -30,7 +31,7 @@ def check_effort(effort: Any) -> float:
     return float(effort)
 
 
-class FeaturesMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+class FeaturesMixin(SaveMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     """Estimators with `components_` and `assignments_`."""
 
     n_init: int | str

@@ -8,11 +8,12 @@ import scipy.sparse as sp
 from sklearn.base import BaseEstimator
 
 from madbayes._engine.checks import check_count, check_rows
+from madbayes._estimators.saving import SaveMixin
 from madbayes.gibbs.chains import Plan, Sample
 from madbayes.gibbs.diagnostics import effective_sample_size, r_hat
 
 
-class GibbsMixin(BaseEstimator):
+class GibbsMixin(SaveMixin, BaseEstimator):
     """Estimators that draw samples."""
 
     n_iter: int

@@ -37,8 +37,9 @@ from sklearn.utils import check_random_state
 
 from madbayes._engine.checks import check_choice, check_count
 from madbayes._estimators.fitting import AUTOMATIC, keep_choice
+from madbayes._estimators.saving import SaveMixin
 from madbayes._kernels.graph import cluster_sums, kernel_pass, renumber
-from madbayes.graph.input import check_graph, connected_part
+from madbayes.graph.input import check_graph, connected_part, node_names
 from madbayes.graph.path import find_path
 from madbayes.graph.search import NOTHING, Division, Graph, measure, search
 
@@ -132,7 +133,7 @@ def check_resolution(resolution: Any) -> Any:
     return float(resolution)
 
 
-class GraphCut(ClusterMixin, BaseEstimator):
+class GraphCut(SaveMixin, ClusterMixin, BaseEstimator):
     """Communities of a graph by penalized cuts, their number found (Kulis & Jordan 2012, 5.2).
 
     Minimises the sum over the clusters of conductance minus `resolution`: every cluster earns the
@@ -188,9 +189,10 @@ class GraphCut(ClusterMixin, BaseEstimator):
     lambda_, sigma_ : float
         The paper's λ = λ' + σ + 1 ("ratio": λ' + σ) with the least σ for which Theorem 5.3 applies
         to every graph of these degrees; for comparison.
-    objective_history_ : array
+    objective_history_ : array, n_iter_, converged_
         The objective after each pass or run; never rises.
-    n_iter_, converged_
+    node_names_ : list or None
+        The nodes of a networkx or igraph graph, in the order of `labels_`.
     n_features_in_, feature_names_in_
 
     Notes
@@ -242,6 +244,7 @@ class GraphCut(ClusterMixin, BaseEstimator):
         y : ignored
         """
         A = check_graph(X, self)
+        self.node_names_ = node_names(X)
         resolution = check_resolution(self.resolution)
         check_choice("cut", self.cut, "normalized", "ratio")
         check_choice("algorithm", self.algorithm, "search", "paper")

@@ -78,6 +78,15 @@ def adjacency(X: Any) -> Any:
     return from_edges(ends[:, 0], ends[:, 1], table[:, 2], n)
 
 
+def node_names(X: Any) -> list[Any] | None:
+    """What a graph object calls its nodes, in its own order; None of a matrix."""
+    if hasattr(X, "adj") and hasattr(X, "number_of_nodes"):  # networkx
+        return list(X)
+    if hasattr(X, "get_edgelist") and hasattr(X, "vcount"):  # igraph
+        return list(X.vs["name"]) if "name" in X.vs.attributes() else list(range(X.vcount()))
+    return None
+
+
 def from_edges(u: np.ndarray, v: np.ndarray, weight: np.ndarray, n: int) -> sp.csr_array:
     """Each edge in both directions, loops once, repeated edges added up."""
     apart = u != v

@@ -19,6 +19,7 @@ from madbayes._engine.checks import check_choice, check_count, check_rows
 from madbayes._estimators.fitting import AUTOMATIC
 from madbayes._estimators.novelty import calibrate, p_values
 from madbayes._estimators.novelty_mixin import check_novel
+from madbayes._estimators.saving import SaveMixin
 from madbayes.graph.graph_cut import check_resolution
 from madbayes.graph.input import check_graph, connected_part
 from madbayes.graph.linking import (
@@ -68,7 +69,7 @@ def least_resolution(graph: Graph, division: Division) -> float:
     return max(float(gain.max(initial=0.0)), LOWEST)
 
 
-class NeighborCut(ClusterMixin, BaseEstimator):
+class NeighborCut(SaveMixin, ClusterMixin, BaseEstimator):
     """Clusters of any shape, their number found: cuts of the graph of nearest neighbours.
 
     Rows are linked to their nearest rows. The graph is cut into small pieces, and pieces are joined
@@ -274,7 +275,8 @@ class NeighborCut(ClusterMixin, BaseEstimator):
         stays = np.bincount(self.labels_[own], kept[own], minlength=self.n_clusters_)
         self.conductance_ = 1 - np.divide(stays, total, out=np.ones(total.size), where=total > 0)
         self.graph_, self.recall_ = A, linked.recall
-        far = 1 / np.maximum(degree, 1e-300) if linked.distance is None else reach(linked.distance)
+        least = degree[degree > 0].min(initial=1.0) / 2  # of rows without any link
+        far = 1 / np.maximum(degree, least) if linked.distance is None else reach(linked.distance)
         table = calibrate(far[own], self.labels_[own], np.ones(own.sum()), self.n_clusters_)
         self.outlier_score_ = np.ones(far.size)
         self.outlier_score_[own] = 1 - p_values(far[own], self.labels_[own], table)

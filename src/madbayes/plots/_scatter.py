@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from madbayes.plots.palette import assign_colors
+from madbayes.plots._palette import assign_colors
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -34,8 +34,9 @@ def scatter(
     ----------
     X : array-like of shape (n_samples, n_features)
         The rows.
-    labels : array-like of shape (n_samples,)
-        Cluster of each row, from 0; negative labels (rows that belong nowhere) are drawn grey.
+    labels : array-like of shape (n_samples,), or fitted model
+        Cluster of each row, from 0; negative labels (rows that belong nowhere) are drawn grey. A
+        model gives the labels of its fit, or predicts those of other rows, and its centres.
     centers : array-like of shape (n_clusters, n_features), optional
         Marked and, up to 60 of them, numbered. Means of the rows when left out.
     feature_names : sequence of str, optional
@@ -53,6 +54,8 @@ def scatter(
     """
     if feature_names is None:
         feature_names = [str(name) for name in getattr(X, "columns", ())]
+    if hasattr(labels, "labels_"):
+        labels, centers = _of_model(labels, X, centers)
     X, labels, centers = _as_arrays(X, labels, centers)
     if feature_names and len(feature_names) != X.shape[1]:
         raise ValueError(
@@ -82,6 +85,16 @@ def scatter(
             color="0.4",
         )
     return ax
+
+
+def _of_model(model: Any, X: Any, centers: Any) -> tuple[Any, Any]:
+    """Labels of the rows and, unless others are given, the centres of a fitted model."""
+    labels = model.labels_ if len(model.labels_) == len(X) else model.predict(X)
+    if centers is None:
+        centers = getattr(model, "cluster_centers_", None)
+        if centers is not None and np.shape(centers)[1:] != np.shape(X)[1:]:
+            centers = None
+    return labels, centers
 
 
 def _as_arrays(X: Any, labels: Any, centers: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

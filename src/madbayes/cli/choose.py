@@ -1,0 +1,78 @@
+"""The estimator that the options of `cluster` and `path` ask for, and its answer."""
+
+from typing import Any
+
+import madbayes
+from madbayes.cli.errors import UserError
+from madbayes.cli.fit import Answer, check_metric, clustering, fitted, parse_penalty
+from madbayes.cli.run import Task, weighted
+
+
+def path_table(path: Any, price: str = "penalty") -> tuple[list[Any], Any]:
+    """The staircase for a CSV file."""
+    figures = dict(path.figures)
+    heading = [f"n_{ {'feature': 'components'}.get(path.of, 'clusters') }"]
+    heading += [f"{price}_low", f"{price}_high", "objective", "score", *figures]
+    steps = [
+        [
+            int(k),
+            float(path.price_low[i]),
+            float(path.price_high[i]),
+            float(path.objective[i]),
+            path.scores.get(int(k), ""),
+            *(float(values[i]) for values in figures.values()),
+        ]
+        for i, k in enumerate(path.number)
+    ]
+    return heading, steps
+
+
+def estimator(
+    penalty: str | None,
+    hint: int | None,
+    most: int | None,
+    exactly: int | None,
+    metric: str,
+    shape: str,
+    seed: int,
+) -> tuple[Any, str]:
+    """The estimator that the options ask for, and where its penalty comes from."""
+    if shape not in ("round", "any"):
+        raise UserError(f'--shape {shape} should be "round" or "any".')
+    if exactly is not None:
+        if penalty is not None or hint is not None or most is not None or shape == "any":
+            raise UserError(
+                "--n-clusters fixes the number of clusters, so it cannot be combined with "
+                "--penalty, --clusters-hint, --max-clusters or --shape any, which find it. Give "
+                "one or the other."
+            )
+        check_metric(metric)
+        model: Any = madbayes.KMeans(exactly, metric=metric, random_state=seed)
+        return model, "none: the number of clusters was given"
+    if shape == "any":
+        if penalty is not None or hint is not None or most is not None:
+            raise UserError(
+                "--shape any finds the number of clusters from the neighbours of the rows: "
+                "--penalty, --clusters-hint and --max-clusters would be ignored."
+            )
+        if "NeighborCut" not in madbayes.__all__:
+            raise UserError("--shape any needs NeighborCut, which this version does not have.")
+        return madbayes.NeighborCut(metric=metric, random_state=seed), "chosen from the data"
+    check_metric(metric)
+    value: Any
+    value, source = parse_penalty(penalty, hint)
+    limits: Any = {"n_clusters_hint": hint, "max_clusters": most, "metric": metric}
+    return madbayes.DPMeans(penalty=value, random_state=seed, **limits), source
+
+
+def fit_clusters(verb: str, task: Task, model: Any, penalty_from: str) -> Answer:
+    hint = getattr(model, "n_clusters_hint", None)
+    if hint is not None and hint > len(task.X):
+        raise UserError(f"--clusters-hint {hint} is more than the {len(task.X)} rows of the table.")
+    model, notes = fitted(model, task.X, **weighted(model, task))
+    answer = clustering(verb, model, task.table, task.X, notes, penalty_from)
+    if not hasattr(model, "penalty_"):
+        answer.objective_is = "squared error"
+    if hasattr(model, "resolution_"):
+        answer.penalty_name, answer.objective_is = "resolution", "cut - resolution × clusters"
+    return answer

@@ -1,0 +1,98 @@
+"""A table as a file holds it: named columns, numbers or not, one at a time or in blocks."""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet
+
+BATCH_ROWS = 65_536
+
+
+class Parquet:
+    """A Parquet file read column by column, or in blocks of rows; never whole."""
+
+    def __init__(self, path: str) -> None:
+        self.file = pa.parquet.ParquetFile(path)
+        self.schema = self.file.schema_arrow
+
+    def __len__(self) -> int:
+        return int(self.file.metadata.num_rows)
+
+    def column(self, j: int) -> pa.ChunkedArray:
+        return self.file.read(columns=[self.schema.names[j]]).column(0)
+
+    def batches(self, columns: Sequence[int]) -> Iterator[pa.RecordBatch]:
+        names = [self.schema.names[j] for j in columns]
+        for batch in self.file.iter_batches(BATCH_ROWS, columns=names):
+            yield batch.select(names)
+
+
+@dataclass(frozen=True)
+class Frame:
+    """Columns of equal length: an Arrow table, a NumPy matrix left where it is (memory map), or a
+    Parquet file that is read bit by bit."""
+
+    names: tuple[str, ...]
+    columns: pa.Table | np.ndarray | Parquet
+    notes: tuple[str, ...] = ()
+    sheet_row: Callable[[int], int] = lambda i: i + 1  # how a spreadsheet counts row i
+    comma: bool = False  # numbers may have a decimal comma
+
+    @property
+    def n_rows(self) -> int:
+        return len(self.columns)
+
+    def type(self, j: int) -> pa.DataType:
+        return self._types[j]
+
+    @cached_property
+    def _types(self) -> list[pa.DataType]:
+        if isinstance(self.columns, np.ndarray):
+            return [pa.from_numpy_dtype(self.columns.dtype)] * len(self.names)
+        return list(self.columns.schema.types)
+
+    def column(self, j: int) -> pa.ChunkedArray:
+        """Column j, whole; categories as what they stand for."""
+        if isinstance(self.columns, np.ndarray):
+            return pa.chunked_array([pa.array(np.ascontiguousarray(self.columns[:, j]))])
+        column = self.columns.column(j)
+        if pa.types.is_dictionary(column.type):
+            column = column.cast(column.type.value_type)
+        return column
+
+    def start(self, j: int, rows: int = 1000) -> pa.ChunkedArray:
+        """The first cells of column j."""
+        if isinstance(self.columns, np.ndarray):
+            return pa.chunked_array([pa.array(np.ascontiguousarray(self.columns[:rows, j]))])
+        if isinstance(self.columns, Parquet):
+            name = self.columns.schema.names[j]
+            batch = next(self.columns.file.iter_batches(rows, columns=[name]), None)
+            return pa.chunked_array([] if batch is None else [batch.column(0)], self.type(j))
+        return self.columns.column(j).slice(0, rows)
+
+    def where(self, i: int) -> str:
+        """ "row 7": as a spreadsheet counts it."""
+        return f"row {self.sheet_row(i)}"
+
+
+def distinct(names: Sequence[str], notes: list[str]) -> tuple[str, ...]:
+    """Names in one line, none empty, none twice; `notes` hears of it."""
+    tidy = [" ".join(str(n).split()) or f"(unnamed {j})" for j, n in enumerate(names)]
+    seen: Counter[str] = Counter()
+    out = []
+    for name in tidy:
+        seen[name] += 1
+        new = name if seen[name] == 1 else f"{name} ({seen[name]})"
+        while seen[name] > 1 and new in tidy:
+            seen[name] += 1
+            new = f"{name} ({seen[name]})"
+        out.append(new)
+    again = sorted(name for name, times in Counter(tidy).items() if times > 1)
+    if again:
+        listed = ", ".join(again[:3]) + (", …" if len(again) > 3 else "")
+        notes.append(f"several columns are called {listed}: the next one is {again[0]} (2)")
+    return tuple(out)

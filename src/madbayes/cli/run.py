@@ -1,0 +1,231 @@
+"""The order of the work, the same for every verb: read, fit, write, show."""
+
+import inspect
+import sys
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import typer
+from rich.console import Console
+from rich.text import Text
+
+from madbayes import show_progress
+from madbayes._estimators.prepared import Prepared
+from madbayes.cli.errors import UserError, harmless
+from madbayes.cli.fit import Answer
+from madbayes.cli.formats import given, read
+from madbayes.cli.frame import Frame
+from madbayes.cli.numbers import from_text
+from madbayes.cli.options import Output, Reading, Talk
+from madbayes.cli.prepare import Table, prepare, standardize
+from madbayes.cli.select import Wishes, is_text, resolve, select
+from madbayes.cli.show import count, show
+from madbayes.cli.summary import summarize
+from madbayes.cli.write import all_or_nothing, as_json, check_folder
+
+
+class Voice:
+    """What is said: results on standard output, everything else on standard error."""
+
+    def __init__(self, talk: Talk) -> None:
+        self.talk = talk
+        self.error = Console(stderr=True)
+
+    def notes(self, notes: tuple[str, ...] | list[str]) -> None:
+        if not self.talk.quiet:
+            for note in notes:
+                self.error.print(Text(f"Note: {harmless(note)}"), soft_wrap=True)
+
+    def status(self, text: str) -> AbstractContextManager[Any]:
+        quiet = self.talk.quiet or not self.error.is_terminal
+        return nullcontext() if quiet else self.error.status(Text(harmless(text)))
+
+    def progress(self, text: str) -> AbstractContextManager[Any]:
+        return nullcontext() if self.talk.quiet else show_progress(self.error, harmless(text))
+
+    def result(self, summary: dict[str, Any], show: Callable[[Console], None]) -> None:
+        if self.talk.json:
+            sys.stdout.write(as_json(summary) + "\n")
+        elif not self.talk.quiet:
+            show(Console())
+
+
+@contextmanager
+def explained(talk: Talk) -> Iterator[Voice]:
+    """User errors become one paragraph and exit code 2; Ctrl-C becomes exit code 130."""
+    voice = Voice(talk)
+
+    def fail(message: str, code: int = 2) -> typer.Exit:
+        if talk.debug:
+            traceback.print_exc()
+        text = " ".join(message.split())  # one line, whatever the width of the terminal
+        voice.error.print(Text.assemble(("Error: ", "bold red"), harmless(text)), soft_wrap=True)
+        return typer.Exit(code)
+
+    try:
+        yield voice
+    except UserError as error:
+        raise fail(str(error)) from None
+    except MemoryError:
+        raise fail("the table does not fit into memory.") from None
+    except BrokenPipeError:
+        raise typer.Exit(1) from None
+    except KeyboardInterrupt:
+        voice.error.print(Text("Interrupted; no partial files are left."))
+        raise typer.Exit(130) from None
+    except (typer.Exit, SystemExit):
+        raise
+    except Exception as error:
+        what = " ".join(str(error).split())[:300]
+        raise fail(
+            f"{type(error).__name__}: {what} This is a mistake of madbayes, not of yours; "
+            "--debug shows where it arose.",
+            code=1,
+        ) from None
+
+
+@dataclass
+class Task:
+    """A table that was read, ready to be fitted."""
+
+    frame: Frame
+    table: Table
+    X: np.ndarray
+    weights: np.ndarray | None
+    by: np.ndarray | None
+    ids: tuple[str, Any]
+
+
+def table_verb(
+    verb: str,
+    reading: Reading,
+    output: Output,
+    fit: Callable[[Task], Answer],
+    *,
+    title: Callable[[Task, Answer], str],
+    draw: Callable[[Path, Task, Answer, str], list[str]],
+    metric: str = "euclidean",
+    by: str | None = None,
+    more: Callable[[Console, Answer], None] | None = None,
+) -> None:
+    """Read a table, fit, write everything, and show what was found."""
+    with explained(output) as voice:
+        reading.check()
+        check_folder(output.out, output.force)
+        with given(reading.file) as path:
+            with voice.status(f"reading {reading.file.name}"):
+                task = load_task(path, reading, metric, by)
+            voice.notes(task.table.notes)
+            n, d = task.X.shape
+            with all_or_nothing(output.out, output.force) as scratch:
+                with voice.progress(f"clustering {count(n, 'row')} of {count(d, 'column')}"):
+                    answer = fit(task)
+                voice.notes(answer.notes)
+                with voice.status("writing"):
+                    from madbayes.cli.answer import write_answer
+
+                    name = "standard input" if str(reading.file) == "-" else reading.file.name
+                    headline = f"{name}: {count(answer.number, answer.of)}"
+                    drawn = draw(scratch, task, answer, headline) if output.plot else []
+                    summary = summarize(verb, name, task.table, answer)
+                    write_answer(scratch, task, answer, output, summary, name)
+        table = task.table
+
+        def tell(console: Console) -> None:
+            scaled = table.scale is not None
+            show(console, answer, title(task, answer), table.names, scaled)
+            if more is not None:
+                more(console, answer)
+            written = ", ".join(summary["files"])
+            console.print(Text(harmless(f"Written to {output.out}: {written}")))
+
+        voice.result(summary, tell)
+        if output.plot and not drawn:
+            voice.notes(['the pictures need matplotlib: pip install "madbayes[plot]"'])
+
+
+def load_task(path: Path, reading: Reading, metric: str, by: str | None) -> Task:
+    """The table as the options want it."""
+    frame = read(path, skip_rows=reading.skip_rows)
+    wishes = Wishes(
+        reading.columns or (),
+        reading.drop or (),
+        reading.id,
+        reading.weights,
+        by,
+        reading.one_hot,
+        reading.na_words,
+    )
+    chosen = select(frame, wishes)
+    table = prepare(frame, chosen, reading.gaps, reading.na_words)  # type: ignore[arg-type]
+    named = not isinstance(frame.columns, np.ndarray)
+    table = standardize(table, reading.standardize, metric, named)  # type: ignore[arg-type]
+    weights = None if reading.weights is None else _weights(frame, reading.weights, table.rows)
+    groups = None if by is None else group_column(frame, by, table.rows)
+    return Task(frame, table, table.scaled(), weights, groups, identifiers(frame, reading.id))
+
+
+def identifiers(frame: Frame, name: str | None) -> tuple[str, Any]:
+    """What the first column of labels.csv is called, and what is in it."""
+    if name is None:
+        return "row", range(1, frame.n_rows + 1)
+    return name, frame.column(resolve(frame, [name], "--id", whole=True)[0]).to_pylist()
+
+
+def _weights(frame: Frame, name: str, rows: np.ndarray) -> np.ndarray:
+    j = resolve(frame, [name], "--weights", whole=True)[0]
+    column = frame.column(j)
+    if is_text(column.type):
+        values = from_text(column).values
+    elif pa.types.is_integer(column.type) or pa.types.is_floating(column.type):
+        values = column.cast(pa.float64()).to_numpy()
+    else:
+        raise UserError(f"Column {name} cannot be the weights: it does not hold numbers.")
+    bad = np.flatnonzero(~(np.isfinite(values[rows]) & (values[rows] >= 0)))
+    if bad.size:
+        where = frame.where(int(rows[bad[0]]))
+        raise UserError(f"The weight in {where}, column {name} should be a number >= 0.")
+    return np.asarray(values[rows])
+
+
+def group_column(frame: Frame, name: str, rows: np.ndarray) -> np.ndarray:
+    """The group of each of the rows: whole numbers as numbers, anything else as text."""
+    column = frame.column(resolve(frame, [name], "--by", whole=True)[0])
+    missing = column.is_null().to_numpy(zero_copy_only=False)
+    if pa.types.is_floating(column.type):
+        missing = missing | np.isnan(column.to_numpy())
+    if pa.types.is_integer(column.type) and not column.null_count:
+        values = column.to_numpy()
+    else:
+        values = np.array(["" if v is None else str(v) for v in column.to_pylist()])
+        missing = missing | (values == "")
+    gone = np.flatnonzero(missing[rows])
+    if gone.size:
+        more = f" ({gone.size} rows are like this)" if gone.size > 1 else ""
+        where = frame.where(int(rows[gone[0]])).capitalize()
+        raise UserError(
+            f"{where} has no value in the column {name}{more}, so it is not known which group it "
+            "belongs to. Fill it in, or leave the row out of the file."
+        )
+    return values[rows]
+
+
+def weighted(model: Any, task: Task) -> dict[str, Any]:
+    """The weights, if the model takes any."""
+    if task.weights is None:
+        return {}
+    if "sample_weight" not in inspect.signature(model.fit).parameters:
+        raise UserError(f"--weights: {type(model).__name__} does not take weights.")
+    return {"sample_weight": task.weights}
+
+
+def keep(task: Task, answer: Answer) -> Prepared:
+    """The model with what was done to the columns."""
+    table = task.table
+    return Prepared(answer.model, table.columns, table.mean, table.scale)

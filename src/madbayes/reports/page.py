@@ -1,0 +1,226 @@
+"""The page itself: facts into HTML. Everything that comes from the data is escaped here."""
+
+import json
+import os
+import re
+import tempfile
+from collections.abc import Mapping, Sequence
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from madbayes._search.staircase import count
+from madbayes.reports import facts, svg
+from madbayes.reports.cards import figure, groups, shown
+from madbayes.reports.seen import Seen, see
+
+
+def report(
+    model: Any,
+    X: Any,
+    path: str | os.PathLike[str],
+    *,
+    title: str = "madbayes",
+    ids: Sequence[Any] | None = None,
+    id_name: str = "row",
+    notes: Sequence[str] = (),
+    left_out: Mapping[str, str] | None = None,
+    sample_weight: Any = None,
+) -> None:
+    """Write one HTML file about a fitted model, for people who do not have Python.
+
+    It says how many clusters there are and how sure that is, shows a map, what sets each cluster
+    apart, typical and odd rows, and how the number of clusters depends on the penalty, with a
+    slider to try other numbers. The file works offline and loads nothing.
+
+    Parameters
+    ----------
+    model : fitted estimator
+        Any of this package.
+    X : array, sparse matrix or data frame
+        The rows to show, usually those of the fit; for a graph its adjacency matrix. In the units
+        that a reader knows: a model that the command line saved scales them itself.
+    path : str or path-like
+        The file, usually ``….html``. It is replaced whole or not at all.
+    title : str, default="madbayes"
+    ids : sequence, optional
+        What the rows are called; they are numbered from 1 without.
+    id_name : str, default="row"
+        What such a name is called.
+    notes : sequence of str, optional
+        Remarks to be listed at the end.
+    left_out : mapping from column to reason, optional
+    sample_weight : ignored
+        Sizes count rows.
+
+    Examples
+    --------
+    >>> import tempfile, os
+    >>> import numpy as np
+    >>> import madbayes
+    >>> X = np.array([[0.0, 0], [1, 0], [9, 9], [9, 8]])
+    >>> model = madbayes.DPMeans(penalty=4.0).fit(X)
+    >>> file = os.path.join(tempfile.mkdtemp(), "report.html")
+    >>> madbayes.report(model, X, file)
+    >>> "2 clusters" in open(file, encoding="utf-8").read()
+    True
+    """
+    del sample_weight
+    seen = see(model, X, ids, id_name)
+    text = page(model, seen, title, notes, left_out or {})
+    path = Path(path)
+    handle, partial = tempfile.mkstemp(prefix=f".{path.name}-", dir=path.absolute().parent)
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as stream:
+            stream.write(text)
+        os.chmod(partial, 0o644)
+        os.replace(partial, path)
+    except BaseException:
+        os.unlink(partial)
+        raise
+
+
+def page(
+    model: Any, seen: Seen, title: str, notes: Sequence[str], left_out: Mapping[str, str]
+) -> str:
+    """The whole file as text."""
+    here = files("madbayes.reports")
+    parts = {
+        "title": shown(title),
+        "title2": shown(title),
+        "style": here.joinpath("report.css").read_text("utf-8"),
+        "script": here.joinpath("report.js").read_text("utf-8"),
+        "headline": _headline(seen),
+        "explorer": _explorer(seen),
+        "path": _path(seen),
+        "groups": groups(seen),
+        "history": _history(seen),
+        "columns": _columns(model, seen, left_out),
+        "notes": _notes(notes),
+        "foot": _foot(seen),
+        "data": _data(facts.explorer(seen)),
+    }
+    # In one pass over the template: what is filled in is never looked at for place holders.
+    template = here.joinpath("report.html").read_text("utf-8")
+    return re.sub(r"\{\{(\w+)\}\}", lambda match: parts[match[1]], template)
+
+
+def _data(content: dict[str, Any]) -> str:
+    """JSON that cannot end its script element."""
+    text = json.dumps(content, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
+    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+
+
+def _headline(seen: Seen) -> str:
+    choice = getattr(seen.model, "evidence_", None)
+    of = "cluster" if seen.of == "community" else seen.of
+    rows = f"{seen.n:,} {'nodes' if seen.of == 'community' else 'rows'}"
+    out = f"<h1>{count(seen.number, of)}</h1><p class=lead>in {rows}"  # type: ignore[arg-type]
+    out += f" of {len(seen.names):,} columns</p>" if seen.names else "</p>"
+    if choice is not None:
+        levels = ["none", "weak", "moderate", "strong"]
+        strength = choice.strength if choice.strength in levels else "none"
+        bars = "".join(
+            f'<i class="{"on" if i <= levels.index(strength) else ""}"></i>' for i in range(1, 4)
+        )
+        out += f'<p class="sure"><span class="meter" aria-hidden="true">{bars}</span>'
+        out += f"<span><b>Evidence: {shown(strength)}.</b> {shown(choice.reason, 400)}</span></p>"
+        if choice.runners_up:
+            others = "".join(f"<span class=chip>{int(k)}</span>" for k, _ in choice.runners_up[:4])
+            out += f"<p class=others>Next best: {others}</p>"
+        out += "".join(f"<p class=remark>{shown(r, 500)}</p>" for r in choice.remarks)
+    else:
+        out += "<p>The number was given, or followed from a penalty that was given.</p>"
+    return out + _key_facts(seen)
+
+
+def _key_facts(seen: Seen) -> str:
+    model = seen.model
+    pairs = [("model", type(model).__name__)]
+    for name, label in (
+        ("penalty_", "penalty λ"),
+        ("penalty_local_", "local penalty"),
+        ("penalty_global_", "global penalty"),
+        ("resolution_", "resolution"),
+        ("objective_", "objective"),
+        ("inertia_", "squared error"),
+        ("n_iter_", "passes"),
+    ):
+        value = getattr(model, name, None)
+        if isinstance(value, (int, float, np.number)):
+            pairs.append((label, figure(float(value))))
+    items = "".join(f"<div><dt>{k}</dt><dd>{shown(v)}</dd></div>" for k, v in pairs)
+    return f"<dl class=facts>{items}</dl>"
+
+
+def _explorer(seen: Seen) -> str:
+    if len(seen.drawn) == seen.n:
+        return ""
+    return f"<p class=note>Drawn: {len(seen.drawn):,} of {seen.n:,} rows, chosen at random.</p>"
+
+
+def _path(seen: Seen) -> str:
+    path = getattr(seen.model, "path_", None)
+    if path is None or len(path.number) < 2:
+        return ""
+    name = facts.price_name(seen.model)
+    picture = svg.staircase(path, facts.price_of(seen.model), seen.number, name)
+    return (
+        "<section><h2>The path</h2><p>How many there are depends on what one more costs. A number "
+        "that stays best over a wide range is one that the data supports.</p>"
+        f"{picture}</section>"
+    )
+
+
+def _history(seen: Seen) -> str:
+    values = getattr(seen.model, "objective_history_", ())
+    picture = svg.history(np.asarray(values, float).ravel().tolist())
+    if not picture:
+        return ""
+    return f"<section><h2>The objective, pass by pass</h2>{picture}</section>"
+
+
+def _columns(model: Any, seen: Seen, left_out: Mapping[str, str]) -> str:
+    if not seen.names:
+        return ""
+    scaled = getattr(model, "scale", None) is not None
+    fills = (
+        {name: column.fill for column in getattr(model, "columns", ()) for name in column.names}
+        if hasattr(model, "scaled")
+        else {}
+    )
+    rows = ""
+    for j, name in enumerate(seen.names[:200]):
+        values = seen.values[:, j]
+        done = ["standardized"] if scaled else []
+        if fills.get(name) is not None:
+            done.append(f"gaps filled with {figure(fills[name])}")
+        cells = (values.mean(), values.std(), values.min(), values.max())
+        rows += f"<tr><th scope=row>{shown(name, 60)}</th>"
+        rows += "".join(f"<td class=num>{figure(float(v))}</td>" for v in cells)
+        rows += f"<td>{shown(', '.join(done)) or 'as it is'}</td></tr>"
+    for name, reason in list(left_out.items())[:200]:
+        rows += f"<tr class=out><th scope=row>{shown(name, 60)}</th><td colspan=4></td>"
+        rows += f"<td>left out: {shown(reason)}</td></tr>"
+    more = f"<p class=note>200 of {len(seen.names)} columns.</p>" if len(seen.names) > 200 else ""
+    head = "".join(
+        f"<th scope=col>{h}</th>" for h in ("column", "mean", "deviation", "min", "max", "done")
+    )
+    return (
+        f"<section><h2>The columns, and what was done to them</h2>{more}<div class=scroll>"
+        f"<table class=list><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>"
+        "</section>"
+    )
+
+
+def _notes(notes: Sequence[str]) -> str:
+    items = "".join(f"<li>{shown(note, 600)}</li>" for note in notes)
+    return f"<section><h2>Notes</h2><ul>{items}</ul></section>" if items else ""
+
+
+def _foot(seen: Seen) -> str:
+    from madbayes._estimators.saving import versions
+
+    return ", ".join(f"{name} {version}" for name, version in versions().items())

@@ -1,0 +1,120 @@
+"""A model and its rows as a report sees them: names, labels, units, and a sample to draw."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from madbayes._engine.checks import without_arrow
+
+DRAWN = 20_000  # rows on the map
+COUNTED = 100_000  # rows that means and distributions are taken from
+
+
+@dataclass(frozen=True)
+class Seen:
+    """Everything about rows that the page needs."""
+
+    model: Any  # the estimator itself
+    of: str  # "cluster", "feature" or "community"
+    names: tuple[str, ...]
+    ids: list[Any]
+    id_name: str
+    labels: np.ndarray  # of all rows; -1: none
+    number: int
+    sizes: np.ndarray
+    counted: np.ndarray  # which rows `values` and `X` hold
+    values: np.ndarray  # in the units of the file, dense
+    X: np.ndarray  # what the model saw
+    drawn: np.ndarray  # positions among `counted`
+
+    @property
+    def n(self) -> int:
+        return len(self.labels)
+
+    @property
+    def is_sample(self) -> bool:
+        return len(self.counted) < self.n
+
+
+def see(model: Any, X: Any, ids: Any, id_name: str) -> Seen:
+    """Bring a model and the rows it is shown with into one form."""
+    inner = getattr(model, "model", model)  # that of a `Prepared`
+    of = "feature" if hasattr(inner, "components_") else "cluster"
+    if hasattr(inner, "conductance_") and not hasattr(inner, "predict"):
+        of = "community"
+    X = without_arrow(X)
+    names = _names(model, X)
+    n = X.shape[0]
+    labels = _labels(inner, model, X, n, of)
+    number = int(inner.n_components_ if of == "feature" else inner.n_clusters_)
+    sizes = np.bincount(labels[labels >= 0], minlength=number)
+    if of == "feature" and len(inner.assignments_) == n:
+        sizes = np.asarray(inner.assignments_).sum(axis=0)
+    if ids is not None and len(ids) != n:
+        raise ValueError(f"ids has {len(ids)} entries for the {n} rows of X.")
+    counted = _even(n, COUNTED)
+    if of == "community":
+        values = np.zeros((len(counted), 0))
+        names = ()
+    else:
+        values = _dense(X, counted)
+    seen = model.scaled(values) if hasattr(model, "scaled") else values
+    return Seen(
+        inner,
+        of,
+        names,
+        list(range(1, n + 1)) if ids is None else list(ids),
+        id_name,
+        labels,
+        number,
+        sizes,
+        counted,
+        values,
+        seen,
+        _even(len(counted), DRAWN),
+    )
+
+
+def _names(model: Any, X: Any) -> tuple[str, ...]:
+    names = getattr(X, "columns", None)
+    if names is None:
+        names = getattr(model, "feature_names_in_", None)
+    if names is None:
+        names = [f"x{j}" for j in range(X.shape[1])]
+    return tuple(str(name) for name in names)
+
+
+def _labels(inner: Any, model: Any, X: Any, n: int, of: str) -> np.ndarray:
+    if of == "feature":
+        Z = np.asarray(inner.assignments_ if len(inner.assignments_) == n else model.transform(X))
+        _, kinds = np.unique(Z.astype(bool), axis=0, return_inverse=True)
+        order = np.argsort(np.argsort(-np.bincount(kinds.ravel()), kind="stable"))
+        return order[kinds.ravel()]
+    labels = getattr(inner, "labels_", None)
+    if labels is None or len(labels) != n:
+        if not hasattr(model, "predict"):
+            raise ValueError(f"X has {n} rows, and the model was fitted on {len(inner.labels_)}.")
+        labels = model.predict(X)
+    return np.asarray(labels, dtype=np.int64)
+
+
+def _even(n: int, most: int) -> np.ndarray:
+    """All positions, or an even selection of so many."""
+    if n <= most:
+        return np.arange(n)
+    return np.sort(np.random.default_rng(0).choice(n, most, replace=False))
+
+
+def _dense(X: Any, rows: np.ndarray) -> np.ndarray:
+    if sp.issparse(X):
+        part = X.tocsr()[rows]
+        if part.shape[0] * part.shape[1] > 2**26:
+            raise ValueError(
+                f"X of shape {X.shape} is sparse and too wide for a report: pass fewer rows or "
+                "columns."
+            )
+        return np.asarray(part.toarray(), dtype=np.float64)
+    part = X.iloc[rows] if hasattr(X, "iloc") else np.asarray(X)[rows]
+    return np.asarray(part, dtype=np.float64)

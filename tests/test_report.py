@@ -1,0 +1,277 @@
+"""report.html: what it says, that no data can harm it, and that it works in a browser."""
+
+import json
+import re
+import shutil
+from html.parser import HTMLParser
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+import madbayes
+from madbayes._estimators.prepared import Column, Prepared
+
+NASTY = [
+    "</script><script>alert(1)</script>",
+    '"><img src=x onerror=alert(1)>',
+    "{{data}} ${x} \\u003c",
+    "\x1b[2J\u2028\u202e=1+1",
+]
+rng = np.random.default_rng(0)
+X = np.repeat([[0.0, 0, 0, 5], [9, 0, 0, 5], [0, 9, 0, 5], [0, 0, 9, 5]], 25, axis=0)
+X = X + rng.normal(size=X.shape)
+
+
+class Page(HTMLParser):
+    """The text of each element kind, and that every element is closed."""
+
+    VOID = frozenset({"meta", "link", "input", "br"})
+
+    def __init__(self, text):
+        super().__init__()
+        self.open, self.seen, self.texts = [], [], {}
+        self.feed(text)
+        assert not self.open, self.open
+
+    def handle_starttag(self, tag, attrs):
+        self.seen.append((tag, dict(attrs)))
+        if tag not in self.VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attrs):
+        self.seen.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag):
+        assert self.open and self.open.pop() == tag
+
+    def handle_data(self, data):
+        if self.open:
+            self.texts.setdefault(self.open[-1], []).append(data)
+
+
+@pytest.fixture(scope="module")
+def model():
+    return madbayes.DPMeans(random_state=0).fit(X)
+
+
+@pytest.fixture(scope="module")
+def file(model, tmp_path_factory):
+    path = tmp_path_factory.mktemp("report") / "report.html"
+    pd = pytest.importorskip("pandas")
+    madbayes.report(
+        model,
+        pd.DataFrame(X, columns=NASTY),
+        path,
+        title=NASTY[0],
+        ids=[NASTY[i % 4] + str(i) for i in range(len(X))],
+        id_name=NASTY[1],
+        notes=NASTY,
+        left_out={NASTY[1]: NASTY[0]},
+    )
+    return path
+
+
+def test_names_and_cells_are_only_shown(file):
+    text = file.read_text("utf-8")
+    page = Page(text)
+    assert [tag for tag, _ in page.seen].count("script") == 2
+    assert not [tag for tag, attrs in page.seen if tag in ("img", "iframe", "object", "base")]
+    assert not [a for _, attrs in page.seen for a in attrs if a.startswith("on")]
+    links = [a[name] for _, a in page.seen for name in ("src", "href") if name in a]
+    assert all(link.startswith(("data:", "#")) for link in links)
+    assert "\x1b" not in text
+    policy = next(a for t, a in page.seen if a.get("http-equiv") == "Content-Security-Policy")
+    assert policy["content"].startswith("default-src 'none'")
+    data = json.loads(re.search(r'id="data">(.*?)</script>', text)[1])
+    assert [c["name"] for c in data["columns"]] == NASTY
+    assert any(NASTY[0] in t for t in page.texts["title"])
+
+
+def test_it_says_how_many_how_sure_and_what_else(file, model):
+    text = file.read_text("utf-8")
+    assert "<h1>4 clusters</h1>" in text
+    assert f"Evidence: {model.evidence_.strength}" in text
+    assert "Next best" in text
+    for heading in ("The path", "What sets each cluster apart", "The columns", "Notes"):
+        assert f"<h2>{heading}" in text
+    assert text.count("<article class=card") == 4
+
+
+def test_what_sets_a_cluster_apart_is_in_the_units_of_the_file(tmp_path):
+    scale = np.array([1.0, 1000.0])
+    Y = X[:50, :2] * scale
+    fitted = madbayes.DPMeans(penalty=30.0).fit((Y - Y.mean(axis=0)) / Y.std(axis=0))
+    columns = (Column("a"), Column("b"))
+    prepared = Prepared(fitted, columns, Y.mean(axis=0), Y.std(axis=0))
+    madbayes.report(prepared, Y, tmp_path / "r.html")
+    text = (tmp_path / "r.html").read_text("utf-8")
+    mean = Y[fitted.labels_ == 0].mean(axis=0)[0]
+    assert f"<td class=num>{mean:,.4g}</td>" in text
+    assert "standardized" in text
+
+
+def test_only_a_sample_is_drawn_and_the_page_says_so(tmp_path, monkeypatch):
+    from madbayes.reports import seen
+
+    monkeypatch.setattr(seen, "DRAWN", 40)
+    fitted = madbayes.DPMeans(penalty=60.0).fit(X)
+    madbayes.report(fitted, X, tmp_path / "r.html")
+    text = (tmp_path / "r.html").read_text("utf-8")
+    assert "Drawn: 40 of 100 rows" in text
+    data = json.loads(re.search(r'id="data">(.*?)</script>', text)[1])
+    assert len(data["ids"]) == data["drawn"] == 40
+    assert sum(data["sizes"]) == 100
+
+
+@pytest.mark.parametrize("kind", ["KMeans", "BPMeans", "GraphCut", "HardHDP", "sparse", "one"])
+def test_every_kind_of_model_has_a_report(tmp_path, kind):
+    if kind == "GraphCut":
+        rows = sp.csr_array((np.linalg.norm(X[:, None] - X[None], axis=2) < 3).astype(float))
+        fitted = madbayes.GraphCut(0.3).fit(rows)
+    elif kind == "HardHDP":
+        rows, fitted = X, madbayes.HardHDP(9.0, 30.0).fit(X, groups=np.arange(100) % 3)
+    elif kind == "sparse":
+        rows = sp.csr_array(np.where(np.abs(X) > 3, X, 0.0))
+        fitted = madbayes.DPMeans(penalty=60.0).fit(rows)
+    elif kind == "one":
+        rows, fitted = X[:1, :1], madbayes.DPMeans(penalty=1.0).fit(X[:1, :1])
+    elif kind == "BPMeans":
+        rows, fitted = X, madbayes.BPMeans(penalty=50.0, random_state=0).fit(X)
+    else:
+        rows, fitted = X, madbayes.KMeans(3, random_state=0).fit(X)
+    madbayes.report(fitted, rows, tmp_path / "r.html")
+    text = (tmp_path / "r.html").read_text("utf-8")
+    Page(text)
+    number = fitted.n_components_ if kind == "BPMeans" else fitted.n_clusters_
+    assert f"<h1>{number} " in text
+
+
+def test_wrong_ids_are_named(model, tmp_path):
+    with pytest.raises(ValueError, match="ids has 3 entries for the 100 rows"):
+        madbayes.report(model, X, tmp_path / "r.html", ids=[1, 2, 3])
+    assert not list(tmp_path.iterdir())
+
+
+# In a browser
+
+
+@pytest.fixture(scope="module")
+def browser():
+    webdriver = pytest.importorskip("selenium.webdriver")
+    chromium, driver = shutil.which("chromium"), shutil.which("chromedriver")
+    if chromium is None or driver is None:
+        pytest.skip("chromium and chromedriver are not installed")
+    options = webdriver.ChromeOptions()
+    for flag in ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"):
+        options.add_argument(flag)
+    options.binary_location = chromium
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
+    service = webdriver.ChromeService(driver)
+    started = webdriver.Chrome(options=options, service=service)
+    yield started
+    started.quit()
+
+
+def opened(browser, file, width=1400):
+    size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 500}
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+    browser.get(file.as_uri())
+    assert browser.execute_script("return document.documentElement.dataset.ready") == "yes"
+
+
+def complaints(browser):
+    return [e for e in browser.get_log("browser") if e["level"] in ("SEVERE", "WARNING")]
+
+
+def requests(browser):
+    events = [json.loads(e["message"])["message"] for e in browser.get_log("performance")]
+    sent = [
+        e["params"]["request"]["url"]
+        for e in events
+        if "requestWillBeSent" in e["method"] and "request" in e["params"]
+    ]
+    return [url for url in sent if not url.startswith(("file:", "data:", "chrome"))]
+
+
+MOVE = """
+const slider = document.getElementById("price");
+slider.value = arguments[0];
+slider.dispatchEvent(new Event("input"));
+const canvas = document.getElementById("map");
+return {
+  k: document.getElementById("k").textContent,
+  objective: document.getElementById("objective").textContent,
+  price: document.getElementById("price-text").textContent,
+  sizes: [...document.querySelectorAll("#sizes button")].map((b) => b.textContent),
+  picture: canvas.toDataURL(),
+};
+"""
+
+
+@pytest.mark.parametrize("width", [360, 1400])
+def test_the_slider_moves_and_everything_with_it(browser, file, width):
+    opened(browser, file, width)
+    shown = browser.execute_script("return document.getElementById('k').textContent")
+    assert shown == "4 clusters"
+    seen = {at: browser.execute_script(MOVE, at) for at in (0, 500, 1000)}
+    assert seen[1000]["k"] == "1 cluster" and len(seen[1000]["sizes"]) == 1
+    assert int(seen[0]["k"].split()[0]) > 4
+    assert len({s["picture"] for s in seen.values()}) == 3
+    assert len({s["objective"] for s in seen.values()}) == 3
+    for s in seen.values():
+        assert len(s["sizes"]) == int(s["k"].split()[0])
+    browser.execute_script("document.getElementById('back').click()")
+    assert browser.execute_script("return document.getElementById('k').textContent") == "4 clusters"
+    wide = browser.execute_script("return document.documentElement.scrollWidth")
+    assert wide <= width  # nothing sticks out
+    assert complaints(browser) == []
+    assert requests(browser) == []
+
+
+def test_a_cluster_can_be_looked_at_by_mouse_and_keyboard(browser, file):
+    from selenium.webdriver.common.keys import Keys
+
+    opened(browser, file)
+    detail = browser.find_element("id", "detail")
+    assert detail.text == ""
+    button = browser.find_elements("css selector", "#sizes button")[1]
+    button.send_keys(Keys.ENTER)
+    assert "25 rows" in detail.text and "sd" in detail.text and "typical" in detail.text
+    assert NASTY[0] in detail.text  # as text
+    pressed = browser.find_elements("css selector", "#sizes button[aria-pressed=true]")
+    assert len(pressed) == 1
+    pressed[0].send_keys(Keys.ENTER)
+    assert detail.text == ""
+    click = """
+    const box = document.getElementById("map").getBoundingClientRect();
+    for (let x = box.left + 4; x < box.right; x += 12)
+      for (let y = box.top + 4; y < box.bottom; y += 12) {
+        const at = { clientX: x, clientY: y, bubbles: true };
+        document.getElementById("map").dispatchEvent(new MouseEvent("click", at));
+        if (document.getElementById("detail").textContent) return true;
+      }
+    return false;
+    """
+    assert browser.execute_script(click)
+    slider = browser.find_element("id", "price")
+    before = browser.find_element("id", "price-text").text
+    slider.send_keys(Keys.ARROW_RIGHT)
+    assert browser.find_element("id", "price-text").text != before
+    assert browser.switch_to.active_element == slider
+    assert complaints(browser) == []
+
+
+def test_axes_can_be_columns(browser, file):
+    opened(browser, file)
+    names = "return [...document.getElementById('across').options].map((o) => o.textContent)"
+    assert browser.execute_script(names)[1:] == NASTY
+    before = browser.execute_script("return document.getElementById('map').toDataURL()")
+    change = """
+    const across = document.getElementById("across");
+    across.value = "1";
+    across.dispatchEvent(new Event("change"));
+    return document.getElementById("map").toDataURL();
+    """
+    assert browser.execute_script(change) != before
+    assert complaints(browser) == []
