@@ -7,7 +7,7 @@ from common import canvas, keep, nmi, timed, write
 
 from madbayes import DPMeans, penalties
 from madbayes.gibbs import DPMixtureGibbs
-from madbayes.plots.palette import COLORS
+from madbayes.plots._palette import COLORS
 
 TRIANGLE = np.array([[0.0, 0.0], [1.0, 0.0], [0.5, 0.75**0.5]])
 SIDE = 5.0  # the distance at which DP-means needs as many passes as the paper says

@@ -8,7 +8,7 @@ from common import canvas, keep, nmi, timed, write
 from sklearn.cluster import KMeans as SklearnKMeans
 
 from madbayes import DPMeans, HardHDP, penalties
-from madbayes.plots.palette import COLORS
+from madbayes.plots._palette import COLORS
 
 SETS, GAUSSIANS, USED, EACH = 50, 15, 5, 5
 PROTOCOL = """Means of 15 Gaussians uniform in the unit square, covariance .01 I; 50 data sets of 25

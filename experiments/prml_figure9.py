@@ -4,7 +4,7 @@ import numpy as np
 from common import ROOT, canvas, keep, write
 
 from madbayes import KMeans
-from madbayes.plots.palette import COLORS
+from madbayes.plots._palette import COLORS
 
 START = np.array([[-1.5, 1.0], [1.5, -1.0]])  # deliberately bad, read off Figure 9.1 (a)
 PROTOCOL = """K=2 from centres (-1.5, 1) and (1.5, -1), each column with mean 0 and standard
