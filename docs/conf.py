@@ -39,7 +39,7 @@ sphinx_gallery_conf = {
     "examples_dirs": str(HERE.parent / "examples"),
     "gallery_dirs": "gallery",
     "filename_pattern": r"/plot_",
-    "ignore_pattern": r"/(?!plot_)[^/]*\.py$",
+    "ignore_pattern": r"^(?!.*plot_)",
     "download_all_examples": False,
     "show_memory": False,
     "remove_config_comments": True,
@@ -63,7 +63,7 @@ def plain_names(app, what, name, thing, options, lines):
     """`n_clusters_` in the shape of an array is no reference of reStructuredText."""
     for i, line in enumerate(lines):
         if not line.lstrip().startswith((">>>", "...")):
-            lines[i] = re.sub(r"(?<=[(\s])(n_\w+)_(?=[,)\s])", r"\1\\_", line)
+            lines[i] = re.sub(r"(?<=[(\s])([a-z]\w*)_(?=[,.;:)\s]|$)", r"\1\\_", line)
 
 
 def setup(app):
