@@ -36,6 +36,7 @@ autosummary_imported_members = True
 autodoc_typehints = "none"
 
 sphinx_gallery_conf = {
+    "image_scrapers": ("figures.scrape",),
     "examples_dirs": str(HERE.parent / "examples"),
     "gallery_dirs": "gallery",
     "filename_pattern": r"/plot_",

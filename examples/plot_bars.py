@@ -18,4 +18,4 @@ X = Z @ bars.reshape(4, -1) + 0.2 * rng.normal(size=(200, 36))
 model = BPMeans(random_state=0).fit(X)
 print(model.evidence_.describe())
 
-plots.features(model, (6, 6), X=X)
+figure = plots.features(model, (6, 6), X=X)

@@ -18,6 +18,6 @@ path = penalties.path(X, random_state=0)
 best = path.best()
 print(best.describe())
 
-figure, (left, right) = pyplot.subplots(1, 2, figsize=(10, 4), layout="constrained")
+figure, (left, right) = pyplot.subplots(1, 2, figsize=(14, 4), layout="constrained")
 path.plot(ax=left)
 plots.scatter(X, path.labels_at(best.penalty), title=f"penalty {best.penalty:.3g}", ax=right)
