@@ -50,6 +50,7 @@ sphinx_gallery_conf = {
 html_theme = "pydata_sphinx_theme"
 html_title = "madbayes"
 html_theme_options = {
+    "header_links_before_dropdown": 7,
     "show_prev_next": False,
     "navigation_with_keys": False,
     "secondary_sidebar_items": ["page-toc"],
