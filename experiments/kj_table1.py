@@ -90,6 +90,16 @@ def one_run(X, y, run, sweeps):
     return found, penalty, gap
 
 
+def all_rows(X, y):
+    """DP-means on all rows, as the file has them and in random order; and λ beside the farthest."""
+    penalty = penalties.farthest_first(X, len(np.unique(y)), n_jobs=1)
+    found = {"penalty": penalty, "farthest": float(((X - X.mean(axis=0)) ** 2).sum(axis=1).max())}
+    for order in ("given", "random"):
+        model = DPMeans(penalty, algorithm="paper", order=order, random_state=0, n_jobs=1).fit(X)
+        found[f"{order} order"] = {"nmi": nmi(y, model.labels_), "n_clusters": model.n_clusters_}
+    return found
+
+
 def one_set(name, sweeps, gibbs_runs):
     X, y = uci(name)
     runs = [one_run(X, y, run, sweeps if run < gibbs_runs else (0, 0)) for run in range(RUNS)]
@@ -104,6 +114,7 @@ def one_set(name, sweeps, gibbs_runs):
         **flat,
         "n_clusters": {method: round(r["n_clusters"], 1) for method, r in result.items()},
         "runs": {method: r["runs"] for method, r in result.items()},
+        "all rows": all_rows(X, y),
         "rows": len(X),
         "columns": X.shape[1],
         "classes": len(np.unique(y)),
