@@ -367,6 +367,14 @@ def test_noise_has_no_features():
         assert BPMeans(random_state=0).fit(X + 8).n_components_ == 1
 
 
+@pytest.mark.parametrize("offset", [0, 10])
+def test_noise_in_few_columns_has_no_features(offset):
+    for d in range(1, 5):
+        for seed in range(3):
+            X = np.random.default_rng(seed).standard_normal((40, d)) + offset
+            assert feature_path(X, random_state=0).best().n_components == bool(offset)
+
+
 def test_path_is_drawn():
     from matplotlib.figure import Figure
 
