@@ -23,14 +23,61 @@ def join_cost(W, w, d2, unit):
     return W * w / (W + w) * d2
 
 
-@kernel
-def ward_tree(C, W, unit, stop):
+@inner
+def sums_cost(L, W, a, b, unit):
+    """What merging a and b costs, from the products L of the sums of the clusters.
+
+    The same to the last bit for b and a: else chains of nearest neighbours need not end.
+    """
+    a, b = min(a, b), max(a, b)
+    if unit:
+        both = L[a, a] + L[b, b] + 2.0 * L[a, b]
+        return 2.0 * (
+            np.sqrt(max(L[a, a], 0.0)) + np.sqrt(max(L[b, b], 0.0)) - np.sqrt(max(both, 0.0))
+        )
+    apart = L[a, a] / W[a] / W[a] + L[b, b] / W[b] / W[b] - 2.0 * L[a, b] / W[a] / W[b]
+    return W[a] * W[b] / (W[a] + W[b]) * apart
+
+
+@inner
+def merge_cost(P, W, a, b, unit, sums):
+    """Of two clusters known by their centres P, or with `sums` by the products P of their sums."""
+    if sums:
+        return sums_cost(P, W, a, b, unit)
+    return join_cost(W[a], W[b], sqdist(P, a, P, b), unit)
+
+
+@inner
+def merge_into(P, W, a, b, unit, sums):
+    """Cluster a with the rows of b."""
+    if sums:
+        W[a] += W[b]
+        for e in range(P.shape[0]):
+            P[a, e] += P[b, e]
+        for e in range(P.shape[0]):
+            P[e, a] += P[e, b]
+        return
+    share = W[b] / (W[a] + W[b])
+    length2 = 0.0
+    for j in range(P.shape[1]):
+        P[a, j] += share * (P[b, j] - P[a, j])
+        length2 += P[a, j] * P[a, j]
+    W[a] += W[b]
+    if unit and length2 > 0.0:
+        for j in range(P.shape[1]):
+            P[a, j] /= np.sqrt(length2)
+        W[a] *= np.sqrt(length2)
+
+
+@inner
+def chain_merges(P, W, unit, sums, stop):
     """The m - 1 merges in order of their cost: a point of either side, and the cost.
 
-    Nearest-neighbour chains (Murtagh 1983): O(m²d) time, O(md) memory. `unit`: see `join_cost`.
+    Nearest-neighbour chains (Murtagh 1983): O(m²) costs. `unit`: see `join_cost`; `sums`: see
+    `merge_cost`.
     """
-    m = C.shape[0]
-    C, W = C.copy(), W.copy()
+    P, W = P.copy(), W.copy()
+    m = W.shape[0]
     left, right = np.empty(m - 1, np.int64), np.empty(m - 1, np.int64)
     height = np.empty(m - 1)
     alive, place, chain = np.arange(m), np.arange(m), np.empty(m, np.int64)
@@ -47,11 +94,11 @@ def ward_tree(C, W, unit, stop):
             b = before  # the previous link wins ties, so chains end
             best = np.inf
             if b >= 0:
-                best = join_cost(W[a], W[b], sqdist(C, a, C, b), unit)
+                best = merge_cost(P, W, a, b, unit, sums)
             for r in range(n_alive):
                 e = alive[r]
                 if e != a and e != before:
-                    cost = join_cost(W[a], W[e], sqdist(C, a, C, e), unit)
+                    cost = merge_cost(P, W, a, e, unit, sums)
                     if cost < best or b < 0:
                         best, b = cost, e
             if b == before:
@@ -61,16 +108,7 @@ def ward_tree(C, W, unit, stop):
             top += 1
         top -= 2
         left[t], right[t], height[t] = a, b, best
-        share = W[b] / (W[a] + W[b])
-        length2 = 0.0
-        for j in range(C.shape[1]):
-            C[a, j] += share * (C[b, j] - C[a, j])
-            length2 += C[a, j] * C[a, j]
-        W[a] += W[b]
-        if unit and length2 > 0.0:
-            for j in range(C.shape[1]):
-                C[a, j] /= np.sqrt(length2)
-            W[a] *= np.sqrt(length2)
+        merge_into(P, W, a, b, unit, sums)
         n_alive -= 1
         alive[place[b]] = alive[n_alive]
         place[alive[n_alive]] = place[b]
@@ -79,6 +117,18 @@ def ward_tree(C, W, unit, stop):
             top -= 1
     sort_merges(left, right, height)
     return left, right, height
+
+
+@kernel
+def ward_tree(C, W, unit, stop):
+    """`chain_merges` of points C of weights W."""
+    return chain_merges(C, W, unit, False, stop)
+
+
+@kernel
+def ward_tree_of_sums(L, W, unit, stop):
+    """`chain_merges` of clusters of weights W known by the products L of their sums alone."""
+    return chain_merges(L, W, unit, True, stop)
 
 
 @inner
@@ -133,70 +183,6 @@ def cut_below(left, right, height, penalty, cap):
     while k > 1 and (k > cap or height[m - k] < penalty):
         k -= 1
     return cut_tree(left, right, k), k
-
-
-@inner
-def sums_cost(L, W, a, b, unit):
-    """What merging a and b costs, from the products L of the sums of the clusters.
-
-    The same to the last bit for b and a: else chains of nearest neighbours need not end.
-    """
-    a, b = min(a, b), max(a, b)
-    if unit:
-        both = L[a, a] + L[b, b] + 2.0 * L[a, b]
-        return 2.0 * (
-            np.sqrt(max(L[a, a], 0.0)) + np.sqrt(max(L[b, b], 0.0)) - np.sqrt(max(both, 0.0))
-        )
-    apart = L[a, a] / W[a] / W[a] + L[b, b] / W[b] / W[b] - 2.0 * L[a, b] / W[a] / W[b]
-    return W[a] * W[b] / (W[a] + W[b]) * apart
-
-
-@kernel
-def ward_tree_of_sums(L, W, unit, stop):
-    """As `ward_tree`, for clusters of weights W known by the products L of their sums alone."""
-    L, W = L.copy(), W.copy()
-    m = W.shape[0]
-    left, right = np.empty(m - 1, np.int64), np.empty(m - 1, np.int64)
-    height = np.empty(m - 1)
-    alive, place, chain = np.arange(m), np.arange(m), np.empty(m, np.int64)
-    n_alive, top = m, 0
-    for t in range(m - 1):
-        if top == 0:
-            chain[0] = alive[0]
-            top = 1
-        while True:
-            if stop[0]:
-                return left[:t], right[:t], height[:t]
-            a = chain[top - 1]
-            before = chain[top - 2] if top > 1 else -1
-            b = before
-            best = np.inf
-            if b >= 0:
-                best = sums_cost(L, W, a, b, unit)
-            for r in range(n_alive):
-                e = alive[r]
-                if e != a and e != before:
-                    cost = sums_cost(L, W, a, e, unit)
-                    if cost < best or b < 0:
-                        best, b = cost, e
-            if b == before:
-                break
-            top = top if top < m else 0  # never so, but for rounding: begin anew
-            chain[top] = b
-            top += 1
-        top -= 2
-        left[t], right[t], height[t] = a, b, best
-        W[a] += W[b]
-        L[a] += L[b]
-        L[:, a] += L[:, b]
-        n_alive -= 1
-        alive[place[b]] = alive[n_alive]
-        place[alive[n_alive]] = place[b]
-        place[b] = -1
-        while top > 0 and place[chain[top - 1]] < 0:  # never so, but for rounding
-            top -= 1
-    sort_merges(left, right, height)
-    return left, right, height
 
 
 @kernel
