@@ -98,7 +98,7 @@ def test_depth_is_the_plain_loop(seed):
     one, other = np.arange(25), np.arange(25, 45)
     where = np.full(45, -1)
     given = A.indptr, A.indices, A.data, flow.data, one, other, where, 99, 15, 0.9
-    found = beyond_chance(*valley(*given), unit=0.5)
+    found = beyond_chance(*valley(*given), n=45, unit=0.5)
     assert (where == -1).all()
     # `valley` takes the nodes from the border outwards: only ties of levels could tell
     dense = A.toarray(), flow.toarray()

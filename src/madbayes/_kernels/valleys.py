@@ -75,7 +75,7 @@ def levels(ptr, J, W, side, steps):
 @kernel
 def valley(indptr, indices, walk, flow, one, other, where, limit, steps, height):
     """The valley between two groups of nodes: middle and side by `flow`, what half an edge
-    weighs, the side by `walk`, the rows with edges across it, and all rows.
+    weighs, the side by `walk`, and the rows with edges across it.
 
     The first is inf where there is no valley. `where`: -1 for each node of the graph.
     """
@@ -126,8 +126,8 @@ def valley(indptr, indices, walk, flow, one, other, where, limit, steps, height)
     half = 0.5 * V.sum() / V.size
     at, lower = lowest(flows, half, height)
     if at < 0:
-        return np.inf, 1.0, half, 0.0, 1.0, m
-    return flows[at], flows[lower], half, edges[lower], np.cumsum(rows)[lower], m
+        return np.inf, 1.0, half, 0.0, 1.0
+    return flows[at], flows[lower], half, edges[lower], np.cumsum(rows)[lower]
 
 
 @inner

@@ -14,7 +14,7 @@ cross the boundary than cross parallel lines inside the two clusters.
 4. *Depth.* A valley is the lowest place (`middle`) between two sides. A side is as high as its
    90 % quantile; the lower one counts (`side`). Pairs are compared by middle/side.
 5. *Chance.* About k/2 links, half of a row's neighbours, come and go together. In this unit the
-   links across the side are a count near to Poisson, as many times middle/side are the middle's, and
+   links across the side are a count near to Poisson, and that times middle/side is the middle's:
    z = √2(√(side + 3/8) - √(middle + 3/8)) is near to standard normal. But the lowest of many places
    is low by chance: z must be beyond the quantile 1 - `LEVEL`/places, where places are the pair's
    rows over those that have links across the side. A thin filament has many places and few links
@@ -78,7 +78,7 @@ def join(
     def measure(one: np.ndarray, other: np.ndarray) -> float:
         few, many = (one, other) if one.size <= other.size else (other, one)
         found = valley(indptr, indices, walk, flow, few, many, where, LIMIT, STEPS, HEIGHT)
-        return beyond_chance(*found, unit)
+        return beyond_chance(*found, few.size + many.size, unit)
 
     return shallowest_first(indptr, indices, labels, measure)
 
@@ -152,8 +152,9 @@ def shallowest_first(
 def staircase(joined: Joined, hint: int | None) -> Staircase:
     """The number of clusters against the depth that a valley must have, and which to take.
 
-    The price is exp(depth), above 1 where chance does not explain the valley. A join that was shallow only after a deeper one counts as deep, so that
-    the staircase rises; the error of k clusters is the sum of the valleys inside of them.
+    The price is exp(depth), above 1 where chance does not explain the valley. A join that was
+    shallow only after a deeper one counts as deep, so that the staircase rises; the error of k
+    clusters is the sum of the valleys inside of them.
     """
     pieces = int(joined.labels.max(initial=-1)) + 1
     least = pieces - len(joined.depth)  # linked by nothing
