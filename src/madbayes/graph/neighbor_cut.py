@@ -138,7 +138,7 @@ class NeighborCut(SaveMixin, ClusterMixin, BaseEstimator):
     --------
     >>> from sklearn.datasets import make_moons
     >>> from madbayes import NeighborCut
-    >>> X, _ = make_moons(400, noise=0.05, random_state=0)
+    >>> X, _ = make_moons(1000, noise=0.05, random_state=0)
     >>> model = NeighborCut(random_state=0).fit(X)
     >>> model.n_clusters_
     2

@@ -77,8 +77,10 @@ def join(
 
     def measure(one: np.ndarray, other: np.ndarray) -> float:
         few, many = (one, other) if one.size <= other.size else (other, one)
-        found = valley(indptr, indices, walk, flow, few, many, where, LIMIT, STEPS, HEIGHT)
-        return beyond_chance(*found, few.size + many.size, unit)
+        middle, side, half, links, rows = valley(
+            indptr, indices, walk, flow, few, many, where, LIMIT, STEPS, HEIGHT
+        )
+        return beyond_chance(middle, side, half, links, rows, one.size + other.size, unit)
 
     return shallowest_first(indptr, indices, labels, measure)
 
