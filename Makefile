@@ -2,6 +2,8 @@
 # make test    lint, then every test
 # make test-cpus  every test as other processors would run it (takes hours)
 # make lint    ruff, mypy, import-linter
+# make docs    the site, into docs/_build/html
+# make reproduce  the experiments of the papers, into experiments/results
 # make bench   side-by-side timings against other libraries
 #
 # All of them work in .venv, made on first use and again when pyproject.toml changes.
@@ -13,7 +15,7 @@ OUT    ?= madbayes-out
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
 
-.PHONY: help demo test test-cpus lint format docs bench clean
+.PHONY: help demo test test-cpus lint format docs reproduce bench clean
 .DELETE_ON_ERROR:
 
 help:
@@ -39,8 +41,14 @@ format: $(VENV)/.installed-test
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-docs: $(VENV)/.installed-test
+docs: $(VENV)/.installed-docs
 	$(BIN)/python docs/make_cli.py
+	$(BIN)/python -m sphinx -W --keep-going -b html docs docs/_build/html
+
+EXPERIMENTS := prml_figure9 kj_figure2 kj_table1 kj_scale kj_hdp bkj_tabletop bkj_faces gaps page
+
+reproduce: $(VENV)/.installed-docs
+	set -e; for name in $(EXPERIMENTS); do $(BIN)/python experiments/$$name.py; done
 
 bench: $(VENV)/.installed-bench
 	$(BIN)/python benchmarks/run.py
@@ -51,6 +59,7 @@ clean:
 # One stamp per set of extras: a second make installs nothing.
 $(VENV)/.installed-demo: EXTRAS = cli,plot
 $(VENV)/.installed-test: EXTRAS = test
+$(VENV)/.installed-docs: EXTRAS = test,docs
 $(VENV)/.installed-bench: EXTRAS = test,bench
 
 $(VENV)/.installed-%: $(VENV)/bin/python pyproject.toml

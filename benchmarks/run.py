@@ -11,6 +11,7 @@ import cosine
 import dp_means
 import ellipses
 import features
+import fixed_k
 import gibbs
 import graphs
 import hdp
@@ -18,11 +19,13 @@ import how_many
 import kernels
 import kmeans
 import medoids
+import neighbours
 import online
 from common import machine, say, write_section
 
 SCRIPTS = {
     "kmeans": kmeans,
+    "fixed_k": fixed_k,
     "dp_means": dp_means,
     "how_many": how_many,
     "features": features,
@@ -34,6 +37,7 @@ SCRIPTS = {
     "kernels": kernels,
     "hdp": hdp,
     "gibbs": gibbs,
+    "neighbours": neighbours,
 }
 
 

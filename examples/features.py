@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from madbayes.features import BPMeans
-from madbayes.plots.features import features
+from madbayes.plots._features import features
 
 
 def tabletop(folder):

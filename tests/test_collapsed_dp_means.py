@@ -200,8 +200,9 @@ def test_penalties_by_name_and_novel_rows():
     X = np.repeat([[0.0, 0], [9, 0], [0, 9]], 50, axis=0) + blobs(150, 2, 1, 0) * 0.5
     auto = CollapsedDPMeans(random_state=0).fit(X)
     assert auto.n_clusters_ == 3 and auto.evidence_.strength == "strong"
-    hinted = CollapsedDPMeans("farthest-first", n_clusters_hint=3).fit(X)
-    assert hinted.penalty_ == pytest.approx(penalties.farthest_first(X, 3))
+    assert CollapsedDPMeans("farthest-first", n_clusters_hint=3).fit(X).n_clusters_ == 3
+    printed = CollapsedDPMeans("farthest-first", n_clusters_hint=3, init="one").fit(X)
+    assert printed.penalty_ == pytest.approx(penalties.farthest_first(X, 3))
     model = CollapsedDPMeans(4.0).fit([[0.0, 0.0], [0.0, 1.0], [9.0, 9.0]])
     rows = [[0.0, 0.5], [9.0, 11.0], [9.0, 11.1], [-50.0, 0.0]]
     assert model.predict(rows, novel="paper").tolist() == [0, 1, -1, -1]

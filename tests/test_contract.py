@@ -1,5 +1,6 @@
 """One contract for all: what every public estimator promises, found by walking the public names."""
 
+import importlib.util
 import inspect
 
 import numpy as np
@@ -183,6 +184,8 @@ def test_rooms_are_attributes(name):
 
 
 def test_no_function_hides_its_module():
-    for home in (madbayes.cluster, madbayes.penalties, madbayes.features, madbayes.graph):
-        for name in home.__all__:
-            assert not inspect.ismodule(getattr(home, name)), f"{home.__name__}.{name}"
+    rooms = [madbayes, *(getattr(madbayes, name) for name in madbayes.__all__ if name.islower())]
+    for room in rooms:
+        for name in getattr(room, "__all__", ()):
+            if not inspect.ismodule(getattr(room, name)) and hasattr(room, "__path__"):
+                assert importlib.util.find_spec(f"{room.__name__}.{name}") is None, name

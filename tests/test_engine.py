@@ -166,7 +166,7 @@ def test_kernels_leave_when_they_are_told_to():
     z = np.arange(60) % 3
     start, C, W, N = np.array([0, 30, 60]), *moves.means(X, w, z, 8, False)
     state = np.zeros(60), np.zeros(60, np.int64), np.zeros(8, np.int64), 0, 0.0
-    assert moves.move_rows(X, w, z, np.arange(60), C, W, N, 1.0, 60, False, stop) == 0
+    assert moves.move_rows(X, w, z, np.arange(60), C, W, N, 1.0, 60, False, -np.inf, stop) == 0
     assert pass_over_rows(X, w, z, 1.0, 60, 0.0, C, W, N, *state, stop)[0] == 0
     assert ward_tree(X, w, False, stop)[0].size == 0
     assert merge_below(X, w, 1.0, 60, False, stop)[1] == 1

@@ -367,6 +367,14 @@ def test_noise_has_no_features():
         assert BPMeans(random_state=0).fit(X + 8).n_components_ == 1
 
 
+@pytest.mark.parametrize("offset", [0, 10])
+def test_noise_in_few_columns_has_no_features(offset):
+    for d in range(1, 5):
+        for seed in range(3):
+            X = np.random.default_rng(seed).standard_normal((40, d)) + offset
+            assert feature_path(X, random_state=0).best().n_components == bool(offset)
+
+
 def test_path_is_drawn():
     from matplotlib.figure import Figure
 
@@ -388,7 +396,7 @@ def test_path_of_a_selection_speaks_of_all_rows():
 @pytest.mark.parametrize("X", [None, "given"])
 @pytest.mark.parametrize("model", ALL, ids=NAMES)
 def test_features_are_drawn(model, X):
-    from madbayes.plots.features import features
+    from madbayes.plots._features import features
 
     rows = bars(30)[0]
     model = fitted(model, rows)
@@ -403,7 +411,7 @@ def test_features_are_drawn(model, X):
 
 
 def test_no_feature_is_drawn_too():
-    from madbayes.plots.features import features
+    from madbayes.plots._features import features
 
     model = BPMeans(1e9).fit(bars(30)[0])
     assert model.n_components_ == 0
@@ -493,7 +501,7 @@ DRAWN = "draws and the order of rows differ; test_weights compares the objective
 
 @parametrize_with_checks(
     [
-        KFeatures(),
+        KFeatures(2),
         StepwiseKFeatures(),
         BPMeans(),
         CollapsedBPMeans(),

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 
 from madbayes.gibbs import DPMixtureGibbs, IBPGibbs
 from madbayes.plots import group_usage, groups, scatter, trace
-from madbayes.plots.palette import COLORS, assign_colors
+from madbayes.plots._palette import COLORS, assign_colors
 
 
 @pytest.fixture

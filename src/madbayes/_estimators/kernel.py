@@ -209,7 +209,7 @@ class KernelMixin(
 
     def _calibrate_kernel(self, X: Any, sample_weight: Any) -> None:
         """From fewer rows the more there are: each is compared with all."""
-        compared = len(self._columns if self._rows is None else self._rows)
+        compared = len(self._columns) if self._rows is None else self._rows.shape[0]
         weight = check_weight(sample_weight, X.shape[0])
         most = min(MOST_ROWS, max(LEAST_ROWS, COMPARED // compared))
         self._calibrate(X, self.labels_, weight, most=most)

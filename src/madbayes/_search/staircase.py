@@ -50,6 +50,8 @@ class Choice:
         How many of the groups are far, lonely rows (or clumps of up to five).
     remarks : tuple of str
         What a user should know beside it: for example that the clusters are not round.
+    of : {"cluster", "feature", "community"}
+        What is counted.
     """
 
     number: int
@@ -110,7 +112,17 @@ class Staircase:
         Further figures of each step, by name.
     scores : dict
         For each number that was examined its score.
+    choice : Choice or None
+        The number that the data supports; also as `best()`.
+    of : {"cluster", "feature", "community"}
+        What is counted.
+    centers, labels : tuple of arrays or None
+        The division of each step, by centres or by labels.
+    unit : bool
+        Whether rows and centres have length 1.
 
+    Notes
+    -----
     For a large X all of it comes from a sample, scaled up.
     """
 
@@ -231,7 +243,7 @@ class Staircase:
     def plot(self, ax: Any = None) -> Any:
         """The number against the price, the choice marked; needs matplotlib. Returns the axes."""
         # By name: pictures are a layer above this one.
-        return import_module("madbayes.plots.path").path(self, ax)
+        return import_module("madbayes.plots._path").path(self, ax)
 
     def without_rows(self) -> "Staircase":
         """The same path without the rows it was made of, for keeping."""

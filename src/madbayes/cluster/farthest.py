@@ -32,8 +32,22 @@ def farthest_first(
 ) -> float:
     """A penalty for about `n_clusters` clusters (KJ 6.1), in squared-distance units.
 
-    Rows of weight 0 do not count; other weights do not matter, as repeated rows do not. With
-    ``metric="cosine"`` squared distances are 2 - 2 cos.
+    Parameters
+    ----------
+    X : array or CSR matrix of shape (n_rows, n_features)
+    n_clusters : int
+        Roughly how many clusters.
+    metric : {"euclidean", "cosine"}, default="euclidean"
+        "cosine": squared distances are 2 - 2 cos.
+    sample_weight : array of shape (n_rows,), optional
+        Rows of weight 0 do not count; other weights do not matter, as repeated rows do not.
+    n_jobs : int or None
+        Threads; None uses all cores.
+
+    Returns
+    -------
+    float
+        The squared distance found in the last round.
 
     Examples
     --------

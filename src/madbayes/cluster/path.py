@@ -80,6 +80,11 @@ def path(
     n_jobs : int or None
         Threads; None uses all cores.
 
+    Returns
+    -------
+    Staircase
+        `best()` is the number that the data supports.
+
     Examples
     --------
     >>> import numpy as np

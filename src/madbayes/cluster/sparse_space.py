@@ -39,7 +39,7 @@ class SparseSpace:
     run: Run = serial
     unit: bool = False
 
-    neighbours = 12
+    neighbours = 6  # a relaxation costs more here than among dense rows
     redraw_any = True
     tries = 1
     exact_parts = True

@@ -163,8 +163,10 @@ class SpectralDPMeans(KernelMixin):
 
     Use it to know how far from the optimum a DP-means result can be at most (`relaxed_bound_`,
     `gap_`), to see in the spectrum which numbers of clusters the data separates (`plots.spectrum`),
-    and with ``kernel="nearest_neighbors"`` for curved clusters. Do not use it for the lowest
-    objective: `DPMeans` and `KernelDPMeans` search longer.
+    and when you have a kernel of your own and want its spectrum to decide. Do not use it for the
+    lowest objective (`DPMeans` and `KernelDPMeans` search longer), nor for rows whose clusters are
+    not round: `NeighborCut` looks for valleys, where ``kernel="nearest_neighbors"`` has only the
+    gaps between eigenvalues.
 
     Parameters
     ----------

@@ -2,9 +2,9 @@
 
 1. For K = 0, 1, 2, …: the least squared error E(K) that the search finds with K features, each
    search starting from the one before. It ends when further features save no more than features of
-   noise do, σ²(√n + √d)² (the largest squared singular value of n×d noise), and at K = d + 1: rows
-   of d numbers do not tell more features apart. Then back from the largest K, one feature less each
-   time, where that gives a smaller E(K).
+   noise do, σ²(√n + √d)² (the largest squared singular value of n×d noise), and at K = d + 1 (of
+   one column at 1): rows of d numbers do not tell more features apart. Then back from the largest
+   K, one feature less each time, where that gives a smaller E(K).
 2. E(K) + λK is least on the lower convex hull of E: K is best for λ from E(K) - E(K+1) to
    E(K-1) - E(K) (`_search/staircase.py`).
 3. Of the K whose range lies above the noise, the one with the largest √K·log(λ_high/λ_low); λ is
@@ -38,7 +38,7 @@ MAX_ROWS = 10_000
 LEAST_ROWS = 1_000
 VALUES = 2**16  # rows × columns that a path by "auto" looks at
 COMMON = 0.95  # of the rows: combinations that fewer have are exceptions
-TRIES = 6  # in vain at each number of features (for 3 of them; see `search.exchange`)
+TRIES = 6  # in vain at each number of features (more for many)
 LLOYD = 10  # passes of a clustering to compare with
 TOLERANCE = 0.1  # a clustering whose error is no larger than this fits as well
 FLOOR = 1e-2  # without noise a range goes down to 0: no further than this part of its upper end
@@ -109,8 +109,9 @@ def climb_path(
     part = table if rows.size == table.n else table.sample(rows)
     main, rest = main_directions(part)
     state = new_state(Rows(main.X), main.weight, run)
+    most = table.d + 1 if table.d > 1 else 1
     seed = np.random.RandomState(rng.randint(2**31 - 1))
-    errors, found = climb(state, seed, min(cap, MOST, table.d + 1), effort, part, rest)
+    errors, found = climb(state, seed, min(cap, MOST, most), effort, part, rest)
     edges = [noise_edge(error, part, K) for K, error in enumerate(errors)]
     path = Staircase.build(
         range(len(errors)),
@@ -162,9 +163,17 @@ def descend(state: Allocation, errors: list[float], found: list[np.ndarray], res
 
 
 def noise_edge(error: float, table: Table, K: int) -> float:
-    """σ²(√n + √d)², with σ² what K features leave over."""
+    """σ²(√n + √d)², with σ² what K features leave over.
+
+    With more than d/2 features they share directions and become a code of K bits for d numbers. One
+    more bit leaves no less than 4^(-1/d) of the error of noise (Shannon's rate-distortion bound),
+    so saves up to 4^(1/d) - 1 times what is left, and more where n rows are few.
+    """
     n, d = table.n, table.d
-    return error / (max(n - K, 1) * d) * (np.sqrt(n) + np.sqrt(d)) ** 2
+    few = (1 + np.sqrt(d / n)) ** 2
+    edge = error * n / (max(n - K, 1) * d) * few
+    code = error * n / max(n - 2 * K - 1, 1) * (4 ** (1 / d) - 1) * few
+    return max(edge, code) if 2 * K > d else edge
 
 
 def choose(path: Staircase, table: Table, rest: float) -> Staircase:

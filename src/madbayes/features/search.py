@@ -154,7 +154,7 @@ def exchange(
     goal: float = np.inf,
     descend: Descent | None = None,
 ) -> bool:
-    """2. Ends after `patience` tries in vain (for 3 features). `descend`: instead of 3."""
+    """2. Ends after `patience` tries in vain (more for many features). `descend`: instead of 3."""
     descend = descend or polish
     converged = True
     if cap < 1:
@@ -184,15 +184,15 @@ def exchange(
 def harder(state: Allocation) -> float:
     """How many more tries so many features need: about as many as there are pairs of them."""
     K = min(state.K, state.d)
-    pairs = (1 + K) * (2 + K) / 24
-    return pairs if state.n > TINY else min(1.0, pairs)
+    pairs = max(1.0, (1 + K) * (2 + K) / 24)
+    return pairs if state.n > TINY else min(2.0, pairs)
 
 
 def disturb(state: Allocation, rng: np.random.RandomState, penalty: float, cap: int) -> None:
     """2. One feature exchanged for a birth, dropped or born; or a sum or difference of two; of few
     rows also at random."""
     move, full = rng.random_sample(), state.K >= cap
-    if state.K and state.n <= TINY and rng.random_sample() < 0.5:
+    if state.K and state.n <= TINY and rng.random_sample() < 2 / (1 + state.K):
         state.Z[:, rng.randint(state.K)] = rng.randint(2, size=state.n)
         state.measure()
         state.refit()

@@ -65,6 +65,11 @@ def cut_path(A: Any, *, cut: str = "normalized", random_state: Any = None) -> St
     cut : {"normalized", "ratio"}, default="normalized"
     random_state : int, RandomState or None
 
+    Returns
+    -------
+    Staircase
+        `best()` is the number that stands out.
+
     Examples
     --------
     A ring of ten cliques of five nodes:

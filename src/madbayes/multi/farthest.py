@@ -53,6 +53,11 @@ def hdp_farthest_first(
         `farthest_first`; the sums of λ_g are weighted.
     n_jobs : int or None
 
+    Returns
+    -------
+    (float, float)
+        `penalty_local` and `penalty_global`.
+
     Examples
     --------
     >>> import numpy as np

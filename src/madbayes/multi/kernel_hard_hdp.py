@@ -27,8 +27,8 @@ from madbayes._estimators.kernel import KernelMixin
 from madbayes._estimators.novelty_mixin import Closest
 from madbayes._search.driver import never_rising
 from madbayes._search.price import Price
-from madbayes.cluster.kernel_space import KernelSpace, features_of
-from madbayes.multi.sharing import SharedClusters
+from madbayes.cluster.kernel_space import KernelSpace, by_size, features_of
+from madbayes.multi.sharing import SharedClusters, usage
 
 
 class KernelHardHDP(SharedClusters, KernelMixin):
@@ -121,6 +121,11 @@ class KernelHardHDP(SharedClusters, KernelMixin):
             _, _, labels = self._solve(features, weight, found, options, run)  # 2.
             space = KernelSpace(gram, w, Price(1.0, gram.n), some)
             division = space.division(labels[used])
+        if self.algorithm == "search":  # in an order that does not depend on the coordinates
+            division = by_size(division)
+            labels[used] = division.labels
+            shape = (len(found.names), division.k)
+            self._rows_of = usage(found.code[used], division.labels, shape)
         self.objective_ += division.inertia - self.inertia_  # 3.
         self.inertia_ = division.inertia
         history = [*self.objective_history_[:-1], self.objective_]

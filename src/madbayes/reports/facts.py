@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from madbayes.plots.palette import COLORS
+from madbayes.plots._palette import COLORS
 from madbayes.reports.seen import Seen
 
 MOST_COLUMNS = 24  # that the explorer can show

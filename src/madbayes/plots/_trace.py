@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from madbayes.plots.palette import COLORS
+from madbayes.plots._palette import COLORS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

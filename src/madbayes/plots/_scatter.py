@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from madbayes.plots.palette import assign_colors
+from madbayes.plots._palette import assign_colors
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from madbayes._search.staircase import Staircase
-from madbayes.plots.scatter import _new_axes
+from madbayes.plots._scatter import _new_axes
 
 LINE, CHOSEN, OTHER = "#0072b2", "#d55e00", "#999999"
 XLABEL = {
@@ -21,7 +21,19 @@ YLABEL = {
 
 
 def path(path: Staircase, ax: Any = None) -> Any:
-    """Draw the staircase on `ax`, or on new axes; returns the axes."""
+    """Draw how many groups there are at which price.
+
+    Parameters
+    ----------
+    path : Staircase
+        What `penalties.path` and its kin return, or `path_` of a model.
+    ax : matplotlib.axes.Axes, optional
+        Where to draw; a new figure when left out.
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+    """
     ax = _new_axes() if ax is None else ax
     choice = path.best()
     number, low, high = path.number, path.price_low, path.price_high

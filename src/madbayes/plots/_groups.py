@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from madbayes.plots.palette import assign_colors
-from madbayes.plots.scatter import _as_arrays, _new_axes, _project
+from madbayes.plots._palette import assign_colors
+from madbayes.plots._scatter import _as_arrays, _new_axes, _project
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

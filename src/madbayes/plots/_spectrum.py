@@ -4,8 +4,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from madbayes.plots.palette import COLORS
-from madbayes.plots.scatter import _new_axes
+from madbayes.plots._palette import COLORS
+from madbayes.plots._scatter import _new_axes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
