@@ -18,6 +18,7 @@ from madbayes._kernels.valleys import valley
 from madbayes.graph import neighbors
 from madbayes.graph.linking import neighbour_graph
 from madbayes.graph.neighbors import Neighbours, of_distances
+from madbayes.graph.valleys import LEVEL, beyond_chance
 
 
 @parametrize_with_checks([NeighborCut(), NeighborCut(5, metric="cosine", resolution=0.4)])
@@ -86,7 +87,7 @@ def test_links_and_shared_neighbours():
             assert A[i, j] == pytest.approx(share * linked)
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(5))
 def test_depth_is_the_plain_loop(seed):
     r = np.random.default_rng(seed)
     X = np.vstack([r.normal(size=(25, 2)), r.normal(size=(20, 2)) + np.array([seed, 0])])
@@ -96,10 +97,12 @@ def test_depth_is_the_plain_loop(seed):
     flow.sort_indices()
     one, other = np.arange(25), np.arange(25, 45)
     where = np.full(45, -1)
-    found = valley(*(A.indptr, A.indices, A.data, flow.data, one, other, where, 99, 15, 1.5, 0.9))
+    given = A.indptr, A.indices, A.data, flow.data, one, other, where, 99, 15, 0.9
+    found = beyond_chance(*valley(*given), n=45, unit=0.5)
     assert (where == -1).all()
     # `valley` takes the nodes from the border outwards: only ties of levels could tell
-    expected = reference.depth(A.toarray(), flow.toarray(), 25, steps=15, spread=1.5, height=0.9)
+    dense = A.toarray(), flow.toarray()
+    expected = reference.depth(*dense, 25, steps=15, height=0.9, level=LEVEL, unit=0.5)
     assert found == pytest.approx(expected, rel=1e-6)
 
 
@@ -112,6 +115,7 @@ def shapes():
     )
     yield "linked rings", np.vstack(rings) + 0.1 * r.normal(size=(800, 3)), np.repeat([0, 1], 400)
     yield "crescents", *make_moons(600, noise=0.06, random_state=0)
+    yield "more crescents", *make_moons(1000, noise=0.05, random_state=0)
     yield "circles", *make_circles(800, noise=0.04, factor=0.5, random_state=0)
     yield "blobs", *make_blobs(600, centers=6, n_features=10, cluster_std=1.5, random_state=1)
 
@@ -250,6 +254,14 @@ def test_bad_parameters(parameters, says):
 def test_a_row_without_neighbours_is_named():
     with pytest.raises(ValueError, match="row 1 of the precomputed distances has no neighbour"):
         of_distances(sp.csr_array(([1.0, 1.0], ([0, 2], [1, 0])), shape=(3, 3)), 2, themselves=True)
+
+
+def test_digits():
+    X, y = load_digits(return_X_y=True)
+    for k in (10, 15):
+        model = NeighborCut(k, random_state=0).fit(X)
+        assert ari(y, model.labels_) > 0.7
+        assert 9 <= model.n_clusters_ <= 11
 
 
 def test_real_shapes():

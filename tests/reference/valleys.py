@@ -1,6 +1,7 @@
 """The depth of the valley between two groups of nodes, as plain loops over dense matrices."""
 
 import math
+from statistics import NormalDist
 
 import numpy as np
 
@@ -30,11 +31,8 @@ def profile(level, A, flow):
     return crossing, rows
 
 
-def depth(A, flow, n_first, *, steps, spread, height):
-    """Of the groups 0 … n_first - 1 and the rest."""
-    side = np.where(np.arange(len(A)) < n_first, -1.0, 1.0)
-    crossing, rows = profile(levels(A, side, steps), A, flow)
-    half = 0.5 * flow[A > 0].mean()
+def lowest(crossing, half, height):
+    """The place of the deepest valley and of the lower side's height, or None."""
     m = len(crossing)
     ratio = [
         math.log((min(crossing[: p + 1].max(), crossing[p:].max()) + half) / (crossing[p] + half))
@@ -42,12 +40,27 @@ def depth(A, flow, n_first, *, steps, spread, height):
     ]
     at = max(range(m), key=lambda p: (ratio[p], p))  # the last of equals
     if at < 1 or at > m - 2:
-        return -math.inf
+        return None
     sides = []
     for places in (range(at + 1), range(at, m)):
         by_height = sorted(places, key=lambda p: crossing[p])
         sides.append(by_height[int(height * (len(by_height) - 1))])
-    lower = min(sides, key=lambda p: crossing[p])
-    places = math.sqrt(2 * math.log(max((m + 1) / (rows[at] + 1), 1.0)))
-    noise = spread * math.sqrt(1 / (rows[at] + 0.5) + 1 / (rows[lower] + 0.5))
-    return math.log((crossing[lower] + half) / (crossing[at] + half)) - places * noise
+    return at, min(sides, key=lambda p: crossing[p])
+
+
+def depth(A, flow, n_first, *, steps, height, level, unit):
+    """Of the groups 0 … n_first - 1 and the rest."""
+    side = np.where(np.arange(len(A)) < n_first, -1.0, 1.0)
+    order = levels(A, side, steps)
+    flows, rows = profile(order, A, flow)
+    edges, _ = profile(order, A, A)
+    half = 0.5 * flow[A > 0].mean()
+    found = lowest(flows, half, height)
+    if found is None:
+        return -math.inf
+    at, lower = found
+    count = edges[lower] / unit
+    root = math.sqrt(count + 3 / 8) - math.sqrt(count * flows[at] / flows[lower] + 3 / 8)
+    places = max(len(A) / max(rows[lower], 1), 1)
+    beyond = math.sqrt(2) * root - NormalDist().inv_cdf(1 - level / places)
+    return beyond if beyond > 0 else -(flows[at] + half) / (flows[lower] + half)

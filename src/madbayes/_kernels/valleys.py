@@ -73,10 +73,11 @@ def levels(ptr, J, W, side, steps):
 
 
 @kernel
-def valley(indptr, indices, walk, flow, one, other, where, limit, steps, spread, height):
-    """How deep the valley between two groups of nodes is: log(side/middle) minus what chance gives.
+def valley(indptr, indices, walk, flow, one, other, where, limit, steps, height):
+    """The valley between two groups of nodes: middle and side by `flow`, what half an edge
+    weighs, the side by `walk`, and the rows with edges across it.
 
-    Above 0: deeper than chance. `where`: -1 for each node of the graph.
+    The first is inf where there is no valley. `where`: -1 for each node of the graph.
     """
     a = near_border(indptr, indices, one, other, where, limit)
     b = near_border(indptr, indices, other, one, where, limit)
@@ -108,27 +109,33 @@ def valley(indptr, indices, walk, flow, one, other, where, limit, steps, spread,
     for p in range(m):
         rank[order[p]] = p
     # Edges that cross each level, and the rows they belong to
-    crossing, rows = np.zeros(m), np.zeros(m)
+    flows, edges, rows = np.zeros(m), np.zeros(m), np.zeros(m)
     for i in range(m):
         low = high = rank[i]
         for e in range(ptr[i], ptr[i + 1]):
             r = rank[J[e]]
             if r > rank[i]:
-                crossing[rank[i]] += V[e]
-                crossing[r] -= V[e]
+                flows[rank[i]] += V[e]
+                flows[r] -= V[e]
+                edges[rank[i]] += W[e]
+                edges[r] -= W[e]
             low, high = min(low, r), max(high, r)
         rows[low] += 1
         rows[high] -= 1
-    for p in range(1, m):
-        crossing[p] += crossing[p - 1]
-        rows[p] += rows[p - 1]
-    crossing, rows = np.maximum(crossing[: m - 1], 0.0), rows[: m - 1]
-    return depth(crossing, rows, 0.5 * V.sum() / V.size, spread, height)
+    flows, edges = np.maximum(np.cumsum(flows)[:-1], 0.0), np.maximum(np.cumsum(edges)[:-1], 0.0)
+    half = 0.5 * V.sum() / V.size
+    at, lower = lowest(flows, half, height)
+    if at < 0:
+        return np.inf, 1.0, half, 0.0, 1.0
+    return flows[at], flows[lower], half, edges[lower], np.cumsum(rows)[lower]
 
 
 @inner
-def depth(crossing, rows, half, spread, height):
-    """The deepest valley of a profile; `half` is what half an edge weighs."""
+def lowest(crossing, half, height):
+    """Where the deepest valley of a profile is, and the height of its lower side; -1: no valley.
+
+    `half` is what half an edge weighs.
+    """
     m = crossing.size
     left, best = np.empty(m, np.int64), 0
     for p in range(m):
@@ -144,16 +151,13 @@ def depth(crossing, rows, half, spread, height):
         if value > deepest:
             deepest, at = value, p
     if at < 1 or at > m - 2:
-        return -np.inf
+        return -1, -1
     # The heights of the sides: not their highest places, which chance has made high
-    least = np.inf
+    least, lower = np.inf, at
     for side in range(2):
         a, b = (0, at + 1) if side == 0 else (at, m)
         by_height = np.argsort(crossing[a:b])
         p = a + by_height[int(height * (b - a - 1))]
         if crossing[p] < least:
             least, lower = crossing[p], p
-    # The least of so many levels, as many as do not share their rows
-    places = np.sqrt(2 * np.log(max((m + 1) / (rows[at] + 1), 1.0)))
-    noise = spread * np.sqrt(1 / (rows[at] + 0.5) + 1 / (rows[lower] + 0.5))
-    return np.log((crossing[lower] + half) / (crossing[at] + half)) - places * noise
+    return at, lower

@@ -42,7 +42,7 @@ from madbayes.graph.search import (
     one_run,
     search,
 )
-from madbayes.graph.valleys import PIECES, join, staircase
+from madbayes.graph.valleys import PIECES, join, links_together, staircase
 
 
 def settle_borders(A: sp.csr_array, labels: np.ndarray) -> np.ndarray:
@@ -117,10 +117,10 @@ class NeighborCut(SaveMixin, ClusterMixin, BaseEstimator):
     outlier_score_ : array of shape (n_rows,)
         The share of the rows of its cluster that lie nearer to their neighbours than this one.
     evidence_ : penalties.Choice
-        With ``resolution="auto"``: how sure the number is, and what else it could be. Its price is
-        the factor by which a valley must be lower than its sides, beyond chance.
+        With ``resolution="auto"``: how sure the number is, and what else it could be. Its score is
+        exp(z), by how many standard errors z the shallowest valley is deeper than chance makes it.
     path_ : penalties.Staircase
-        With ``resolution="auto"``: clusters against that factor; `path_.plot()` draws it.
+        With ``resolution="auto"``: clusters against that score; `path_.plot()` draws it.
     graph_ : CSR array of shape (n_rows, n_rows)
     resolution_ : float
         What was given; of "auto" the lowest resolution at which no join of two of the clusters
@@ -138,7 +138,7 @@ class NeighborCut(SaveMixin, ClusterMixin, BaseEstimator):
     --------
     >>> from sklearn.datasets import make_moons
     >>> from madbayes import NeighborCut
-    >>> X, _ = make_moons(400, noise=0.05, random_state=0)
+    >>> X, _ = make_moons(1000, noise=0.05, random_state=0)
     >>> model = NeighborCut(random_state=0).fit(X)
     >>> model.n_clusters_
     2
@@ -249,7 +249,9 @@ class NeighborCut(SaveMixin, ClusterMixin, BaseEstimator):
             first = int(pieces[used].max()) + 1
         alone = np.setdiff1d(np.arange(A.shape[0]), used)
         pieces[alone] = first + np.arange(alone.size)
-        joined = join(A.indptr, A.indices, A.data, linked.flow, pieces)
+        k = None if linked.nearest is None else linked.nearest.shape[1]
+        unit = links_together(A, k)
+        joined = join(A.indptr, A.indices, A.data, linked.flow, pieces, unit)
         self.path_ = staircase(joined, hint)
         self.evidence_ = self.path_.best()
         return settle_borders(A, joined.at(self.evidence_.number))

@@ -11,12 +11,17 @@ cross the boundary than cross parallel lines inside the two clusters.
 3. *Profile.* For each place in that order the weight of the links that cross it. A link weighs the
    root of the density at its ends (the number of rows within a given distance, from the distances
    to the nearest neighbours): links of nearest neighbours alone hardly feel how dense rows are.
-4. *Depth.* log(side/middle), where side is the lower of the two sides' 90 % quantiles, minus
-   what chance makes of it: a profile over r rows has a relative error near `SPREAD`/√r, and the
-   lowest of several independent places is √(2 log places) errors low.
-5. *Join* the two with the shallowest valley; those that touch them are measured again when they
-   are next in turn, and so on: the staircase. The clusters are those left when every valley is
-   deeper than chance and `LEAST`.
+4. *Depth.* A valley is the lowest place (`middle`) between two sides. A side is as high as its
+   90 % quantile; the lower one counts (`side`). Pairs are compared by middle/side.
+5. *Chance.* About k/2 links, half of a row's neighbours, come and go together. In this unit the
+   links across the side are a count near to Poisson, and that times middle/side is the middle's:
+   z = √2(√(side + 3/8) - √(middle + 3/8)) is near to standard normal. But the lowest of many places
+   is low by chance: z must be beyond the quantile 1 - `LEVEL`/places, where places are the pair's
+   rows over those that have links across the side. A thin filament has many places and few links
+   at each, a round group has few places with many links.
+6. *Join* the two with the shallowest valley among those that chance explains; those that touch
+   them are measured again when they are next in turn, and so on. The clusters are what is left
+   when none is; the staircase goes on, by z beyond the quantile.
 
 docs/adr/0016 tells what was tried.
 """
@@ -27,6 +32,8 @@ from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
+import scipy.sparse as sp
+from scipy.special import ndtri
 
 from madbayes._engine.progress import Stage
 from madbayes._kernels.valleys import valley
@@ -35,9 +42,9 @@ from madbayes._search.staircase import Choice, Staircase, in_words
 PIECES = 0.5  # the resolution of the pieces
 STEPS = 100  # averages along the links
 LIMIT = 1000  # nodes of each side that are looked at, those nearest to the boundary
-SPREAD = 1.5  # relative error of a profile × √rows
 HEIGHT = 0.9  # the quantile that is the height of a side
-LEAST = 0.4  # the least depth of a valley, beyond chance
+LEVEL = 0.02  # how often chance may reach as far, over all places of a pair
+FEW = 0.05  # a graph of nearest neighbours: so few rows have hardly more than their own k
 KEPT = 32  # steps of the staircase
 
 
@@ -58,18 +65,44 @@ class Joined(NamedTuple):
 
 
 def join(
-    indptr: np.ndarray, indices: np.ndarray, walk: np.ndarray, flow: np.ndarray, labels: np.ndarray
+    indptr: np.ndarray,
+    indices: np.ndarray,
+    walk: np.ndarray,
+    flow: np.ndarray,
+    labels: np.ndarray,
+    unit: float,
 ) -> Joined:
-    """2 to 5, until nothing is linked any more."""
+    """2 to 6, until nothing is linked any more; `unit` links come and go together."""
     where = np.full(labels.size, -1, np.int64)
 
     def measure(one: np.ndarray, other: np.ndarray) -> float:
         few, many = (one, other) if one.size <= other.size else (other, one)
-        return float(
-            valley(indptr, indices, walk, flow, few, many, where, LIMIT, STEPS, SPREAD, HEIGHT)
+        middle, side, half, links, rows = valley(
+            indptr, indices, walk, flow, few, many, where, LIMIT, STEPS, HEIGHT
         )
+        return beyond_chance(middle, side, half, links, rows, one.size + other.size, unit)
 
     return shallowest_first(indptr, indices, labels, measure)
+
+
+def beyond_chance(
+    middle: float, side: float, half: float, links: float, rows: float, n: int, unit: float
+) -> float:
+    """4, 5. z beyond its quantile if that is positive, else -middle/side: the depth of a valley."""
+    if not np.isfinite(middle):
+        return -np.inf
+    count = links / unit
+    z = np.sqrt(2) * (np.sqrt(count + 0.375) - np.sqrt(count * middle / side + 0.375))
+    beyond = float(z + ndtri(LEVEL / max(n / max(rows, 1.0), 1.0)))
+    return beyond if beyond > 0 else -(middle + half) / (side + half)
+
+
+def links_together(A: sp.csr_array, n_neighbors: int | None) -> float:
+    """5. The weight of half a row's neighbours; of a given graph its rows of few links tell."""
+    if not A.nnz:
+        return 1.0
+    few = np.quantile(np.diff(A.indptr), FEW) if n_neighbors is None else n_neighbors
+    return max(float(few), 1.0) / 2 * float(A.data.mean())
 
 
 def shallowest_first(
@@ -78,7 +111,7 @@ def shallowest_first(
     labels: np.ndarray,
     measure: Callable[[np.ndarray, np.ndarray], float],
 ) -> Joined:
-    """5. Each step joins the linked pair of the least depth; ties go to the lowest labels."""
+    """6. Each step joins the linked pair of the least depth; ties go to the lowest labels."""
     k = int(labels.max(initial=-1)) + 1
     starts = np.cumsum(np.bincount(labels, minlength=k))[:-1]
     members = dict(enumerate(np.split(np.argsort(labels, kind="stable"), starts)))
@@ -121,12 +154,13 @@ def shallowest_first(
 def staircase(joined: Joined, hint: int | None) -> Staircase:
     """The number of clusters against the depth that a valley must have, and which to take.
 
-    The price is exp(depth). A join that was shallow only after a deeper one counts as deep, so that
-    the staircase rises; the error of k clusters is the sum of the valleys inside of them.
+    The price is exp(depth), above 1 where chance does not explain the valley. A join that was
+    shallow only after a deeper one counts as deep, so that the staircase rises; the error of k
+    clusters is the sum of the valleys inside of them.
     """
     pieces = int(joined.labels.max(initial=-1)) + 1
     least = pieces - len(joined.depth)  # linked by nothing
-    deep = np.flatnonzero(joined.depth > LEAST)
+    deep = np.flatnonzero(joined.depth > 0)
     supported = pieces - int(deep[0]) if deep.size else least
     number = supported if hint is None else int(np.clip(hint, least, pieces))
     price = np.exp(np.clip(np.maximum.accumulate(joined.depth), -10.0, 30.0))
@@ -134,7 +168,7 @@ def staircase(joined: Joined, hint: int | None) -> Staircase:
     inside = np.cumsum(price)[pieces - steps[:-1] - 1]  # of all joins made
     path = Staircase.build(steps, np.r_[inside, 0.0], labels=[joined.at(int(k)) for k in steps])
     weakest = float(joined.depth[pieces - number]) if number > least else np.inf
-    support = float(np.clip(weakest - LEAST, 0.01, 1.0)) if number > 1 else 0.0
+    support = float(np.clip(weakest, 0.01, 1.0)) if number > 1 else 0.0
     reason = "no valley in the rows is deeper than chance makes them"
     if number > 1:
         reason = "every valley between them is deeper than chance makes it"
@@ -144,7 +178,7 @@ def staircase(joined: Joined, hint: int | None) -> Staircase:
     others = [k for k in (number + 1, number - 1, number + 2) if least < k <= steps[-1]]
     choice = Choice(
         number,
-        float(np.exp(LEAST)),
+        1.0,
         in_words(support),
         support,
         reason,
