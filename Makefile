@@ -26,6 +26,7 @@ demo: $(VENV)/.installed-demo
 	@echo "Open $(OUT)/report.html in a browser."
 
 test: lint
+	$(BIN)/python -m madbayes.compile --quiet # once, instead of once in every worker
 	$(BIN)/python -m pytest -n auto --dist worksteal
 
 test-cpus: $(VENV)/.installed-test

@@ -173,7 +173,7 @@ def test_kernels_leave_when_they_are_told_to():
     assert hdp.move_rows(X, w, start, z, C, W, N, 1.0, 1.0, stop) == 0
     np.testing.assert_array_equal(z, np.arange(60) % 3)
     hdp.descend(X, w, start, z, 3, 1.0, 1.0, stop)
-    assert moves.relax(X, w, X[:3], 1.0, 60, False, stop)[0].max() < 60
+    assert moves.relax(X, w, X[:3], 1.0, 60, False, np.inf, stop)[0].max() < 60
     assert moves.draw_seeds(X, w, C, 0, r.random(8), stop) == 8
 
 
