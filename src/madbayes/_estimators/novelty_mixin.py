@@ -10,7 +10,7 @@ from madbayes._estimators.novelty import EXCEPTIONS, FEW, calibrate, p_values
 
 RATE = 0.001  # of novel=True
 MOST_ROWS = 2**17  # rows of the fit that are looked at
-COSTS = 2**24  # costs held at a time
+COSTS = 2**21  # costs held at a time
 
 
 class Closest(NamedTuple):

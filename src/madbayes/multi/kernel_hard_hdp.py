@@ -21,13 +21,14 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from madbayes._engine.checks import check_rows, check_weight
+from madbayes._engine.gram import Gram, embed
 from madbayes._engine.groups import check_groups, gather
 from madbayes._engine.threads import workers
 from madbayes._estimators.kernel import KernelMixin
 from madbayes._estimators.novelty_mixin import Closest
 from madbayes._search.driver import never_rising
 from madbayes._search.price import Price
-from madbayes.cluster.kernel_space import KernelSpace, by_size, features_of
+from madbayes.cluster.kernel_space import FULL_RANK, RANK, KernelSpace, by_size
 from madbayes.multi.sharing import SharedClusters, usage
 
 
@@ -115,7 +116,7 @@ class KernelHardHDP(SharedClusters, KernelMixin):
         used, w = self._used_rows(X, sample_weight)
         with workers(self.n_jobs) as run:
             gram = self._make_gram(X, used, w, run)
-            some = features_of(gram, w)  # 1.
+            some = self._coordinates(gram, w)  # 1.
             features = np.zeros((X.shape[0], some.shape[1]))
             features[used] = some
             _, _, labels = self._solve(features, weight, found, options, run)  # 2.
@@ -142,6 +143,17 @@ class KernelHardHDP(SharedClusters, KernelMixin):
         self._store_labels(labels, found)
         self._calibrate_kernel(X, sample_weight)
         return self
+
+    def _coordinates(self, gram: Gram, w: np.ndarray) -> np.ndarray:
+        full = gram.n <= FULL_RANK
+        features, exact = embed(gram, w, FULL_RANK if full else RANK)
+        if full and not exact:
+            raise ValueError(
+                f"kernel={self.kernel!r} is not positive semidefinite on these rows, so it has no "
+                "squared distances. Add a constant to the diagonal of a precomputed kernel, or "
+                "take another one, such as 'rbf'."
+            )
+        return features
 
     def fit_predict(
         self, X: Any, y: Any = None, sample_weight: Any = None, groups: Any = None
