@@ -60,7 +60,7 @@ class Space(Protocol):
     neighbours: int  # clusters in a neighbourhood; 0: neighbourhoods are not renewed
     redraw_any: bool  # now and then re-draw any number of centres
     tries: int  # starts that are descended from
-    exact_parts: bool  # whether parts are exact; where they are not, splits are merged again
+    exact_parts: bool  # if not, every cluster is halved, and `merge` decides
 
     def division(self, labels: np.ndarray) -> Division:
         """The division by `labels`; numbers without rows are dropped."""
@@ -166,7 +166,7 @@ def split(space: Any, now: Division, rng: np.random.RandomState, run: Run) -> Di
     """2. Split each cluster from a few drawn pairs of rows; what repays its price stays."""
     clusters = [(c, rows) for c, rows in enumerate(now.rows()) if len(rows) > 1]
     seeds = rng.randint(2**31 - 1, size=len(clusters))
-    spare = space.price.cap - now.k
+    spare = space.price.cap - now.k if space.exact_parts else space.n
     limited = spare < space.n - now.k
 
     def divide(job: tuple[int, np.ndarray, int]) -> np.ndarray | None:
@@ -174,8 +174,10 @@ def split(space: Any, now: Division, rng: np.random.RandomState, run: Run) -> Di
         if spare <= 0:
             return None
         one, draws = space.part(rows, spare + 1), np.random.RandomState(seed)
-        lowest = one.division(np.zeros(len(rows), np.int64)).objective
-        lowest, found = lowest - TOL * abs(lowest), None
+        lowest, found = np.inf, None
+        if space.exact_parts:
+            lowest = one.division(np.zeros(len(rows), np.int64)).objective
+            lowest -= TOL * abs(lowest)
         for _ in range(SPLITS):
             labels, objective = one.relax(one.draw(2, draws))
             if objective < lowest:

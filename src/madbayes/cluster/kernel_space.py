@@ -27,7 +27,7 @@ from madbayes._kernels.moves import SWEEPS, TOL
 from madbayes._kernels.ward import merge_sums_below, ward_tree_of_sums
 from madbayes._search.division import Division, without_gaps
 from madbayes._search.driver import descend, never_rising, search
-from madbayes._search.price import Price
+from madbayes._search.price import Price, fixed
 from madbayes.cluster.dense_space import DenseSpace
 
 FULL_RANK = 1024  # rows up to which the features are exact
@@ -71,8 +71,8 @@ class KernelSpace:
         return KernelDivision(z, np.empty((k, 0)), W, J, L, inertia)
 
     def part(self, rows: np.ndarray, cap: int) -> DenseSpace:
-        price = self.price.part(min(cap, len(rows)))
-        return DenseSpace(self.features[rows], self.w[rows], price)
+        """For halves: features may miss a part of the distances, so no penalty is asked here."""
+        return DenseSpace(self.features[rows], self.w[rows], fixed(2, len(rows)))
 
     def moves(self) -> Sequence[Callable[[KernelDivision], KernelDivision]]:
         return self.merge, self.move_rows
