@@ -199,6 +199,8 @@ class DPMeans(CentersMixin):
     4
     """
 
+    _reads_blocks = True
+
     def __init__(
         self,
         penalty: float | Literal["auto", "farthest-first"] = "auto",

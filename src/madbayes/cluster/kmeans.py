@@ -192,6 +192,8 @@ class KMeans(CentersMixin):
     16.0
     """
 
+    _reads_blocks = True
+
     def __init__(
         self,
         n_clusters: int = 8,

@@ -208,6 +208,7 @@ def merge_close(stream: Stream, rule: Rule) -> None:
 class OnlineMixin(CentersMixin, ABC):
     """What the two estimators share: `fit` is `partial_fit` of all rows, and labels at the end."""
 
+    _reads_blocks = True
     _stream: Stream
     step: float | str
     half_life: float | None
