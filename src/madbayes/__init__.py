@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from madbayes import cluster, features, gibbs, graph, multi, penalties, plots
-    from madbayes._engine.blocks import blocks
+    from madbayes._engine.sources import blocks
     from madbayes._estimators.saving import load
     from madbayes.cluster import (
         CollapsedDPMeans,
@@ -85,7 +85,7 @@ _HOME = {
     "IBPGibbs": "gibbs",
     "KernelHardHDP": "multi",
     "StepwiseKFeatures": "features",
-    "blocks": "_engine.blocks",
+    "blocks": "_engine.sources",
     "load": "_estimators.saving",
     "report": "reports",
     "show_progress": "progress",

@@ -128,8 +128,13 @@ def check_weight(sample_weight: Any, n: int) -> np.ndarray | None:
     return weight
 
 
-def weight_of_directions(X: Any, weight: np.ndarray | None, *, quiet: bool = False) -> Any:
-    """For metric="cosine": rows of zeros have no direction, so their weight becomes 0."""
+def weight_of_directions(
+    X: Any, weight: np.ndarray | None, *, quiet: bool = False, up: int = 0
+) -> Any:
+    """For metric="cosine": rows of zeros have no direction, so their weight becomes 0.
+
+    `up`: so many calls between the user's and this one are not `fit` itself.
+    """
     if sp.issparse(X):
         zero = abs(X).max(axis=1).toarray().ravel() == 0
     else:
@@ -145,7 +150,7 @@ def weight_of_directions(X: Any, weight: np.ndarray | None, *, quiet: bool = Fal
         warnings.warn(
             f"{int(zero.sum())} rows of X are all zeros (the first is row {int(np.argmax(zero))}): "
             "they have no direction, so they are left out of the fit and get the label 0.",
-            stacklevel=3,
+            stacklevel=3 + up,
         )
     weight = np.where(zero, 0.0, 1.0 if weight is None else weight)
     if weight.max() == 0:

@@ -1,10 +1,13 @@
 """Parquet files and tables as rows of numbers, a bit at a time."""
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
+
+from madbayes._engine.blocks import Part
 
 BATCH_VALUES = 2**21  # decoded at a time
 
@@ -15,17 +18,10 @@ def arrow() -> Any:
         import pyarrow
         import pyarrow.parquet
     except ModuleNotFoundError:
-        raise ImportError('Parquet files are read by pyarrow: pip install "madbayes[cli]".') from None
+        raise ImportError(
+            'Parquet files are read by pyarrow: pip install "madbayes[cli]".'
+        ) from None
     return pyarrow
-
-
-class Part(NamedTuple):
-    """One block: how many rows, what it is called in errors, and how it is read."""
-
-    n: int
-    name: str
-    read: Callable[[], np.ndarray]
-    mapped: bool = False  # a view of a file: not worth keeping, read bit by bit
 
 
 Stream = Iterator[tuple[str, int, np.ndarray]]  # file or block, its row that comes first, rows
@@ -63,7 +59,10 @@ class ParquetFile:
         """The row groups."""
         for g, n in enumerate(self._groups):
             name = f"{self.path}, row group {g}"
-            yield Part(n, name, lambda g=g: np.concatenate([b for _, _, b in self.stream([g])]))
+            yield Part(n, name, partial(self._group, g))
+
+    def _group(self, g: int) -> np.ndarray:
+        return np.concatenate([block for _, _, block in self.stream([g])])
 
     def stream(self, groups: list[int] | None = None) -> Stream:
         """Rows of the file, or of some row groups, from the first to the last."""

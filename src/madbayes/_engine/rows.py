@@ -14,10 +14,13 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from madbayes._engine.blocks import Blocks
+
 BLOCK_VALUES = 2**20  # values handed out at a time
 MAX_SEGMENTS = 32
 DIRECT_COLUMNS = 6  # up to here plain distances beat the matrix product
 ARRANGE_ROWS = 4096  # fewer rows are not worth sorting
+ARRANGE_VALUES = 2**24  # more values are not copied for that if they are on disk
 
 
 class Rows:
@@ -88,6 +91,15 @@ def or_one(length: np.ndarray) -> np.ndarray:
     return np.where(length > 0, length, 1.0)
 
 
+def on_disk(X: Any) -> bool:
+    """Whether the rows are in a file: a memory map (or a view of one), or `madbayes.blocks`."""
+    while isinstance(X, np.ndarray):
+        if isinstance(X, np.memmap):
+            return True
+        X = X.base
+    return isinstance(X, Blocks)
+
+
 def _read_only(block: np.ndarray) -> np.ndarray:
     block = block.view(np.ndarray)  # not np.memmap: one compiled version for all
     block.flags.writeable = False
@@ -113,8 +125,11 @@ def arrange(
     Only for arrays of few columns, whose copy is small, and for algorithms that do not ask for an
     order. Returns the rows, their weights and the order (None: as given).
     """
-    if sp.issparse(X) or X.shape[1] > DIRECT_COLUMNS or X.shape[0] < ARRANGE_ROWS:
+    n, d = X.shape
+    stays = sp.issparse(X) or (n * d > ARRANGE_VALUES and on_disk(X))
+    if stays or d > DIRECT_COLUMNS or n < ARRANGE_ROWS:
         return Rows(X, unit=unit), weight, None
+    X = X[:]
     order = spatial_order(X)
     return (
         Rows(np.ascontiguousarray(X[order]), unit=unit),

@@ -44,9 +44,7 @@ def put(partition: Partition, state: dict[str, Any]) -> None:
     partition._use32 = state["use32"]
     source, parts = partition.source, (state["sums"], state["low"], state["count"])
     partition._segments = segments(source.n, parts[0].shape[1] * source.sparsity)
-    partition._tallies = [
-        Tally(*(part[s] for part in parts), np.zeros(4)) for s in range(len(partition._segments))
-    ]
+    partition._tallies = [Tally(*sums, np.zeros(4)) for sums in zip(*parts, strict=True)]
 
 
 def fingerprint(source: Rows, weight: np.ndarray | None, frame: Frame) -> str:
