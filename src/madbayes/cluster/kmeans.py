@@ -39,35 +39,40 @@ def assign(partition: Partition, centers: np.ndarray) -> int:
 
 def fill_empty(partition: Partition, centers: np.ndarray) -> np.ndarray:
     """Give each centre without rows the row that is farthest from its own centre."""
-    count = partition.counts()
-    empty = np.flatnonzero(count == 0)
+    empty = np.flatnonzero(partition.counts() == 0)
     if empty.size == 0:
         return centers
     centers = centers.copy()
-    d2 = own_distances(partition, centers)
-    if partition.weight.shape[0]:
-        d2[partition.weight == 0] = 0.0
-    for cluster, row in zip(empty, np.argsort(-d2, kind="stable"), strict=False):
+    rows, d2 = farthest_rows(partition, centers, empty.size)
+    for cluster, row, gap in zip(empty, rows, d2, strict=False):
         x = partition.source.take(np.array([row]))[0]
         rounding = 4.0 * np.finfo(np.float64).eps * np.abs(x).max()
-        if d2[row] > x.size * rounding**2:  # not just the mean of equal rows, rounded
+        if gap > x.size * rounding**2:  # not just the mean of equal rows, rounded
             w = partition.weight[row] if partition.weight.shape[0] else 1.0
             centers[cluster] = x
-            partition.move(int(row), int(cluster), gain=w * d2[row])
+            partition.move(int(row), int(cluster), gain=w * gap)
     return centers
 
 
-def own_distances(partition: Partition, centers: np.ndarray) -> np.ndarray:
-    """The squared distance of each row to the centre of its label."""
-    out = np.empty(partition.source.n)
+def farthest_rows(partition: Partition, centers: np.ndarray, m: int) -> tuple[Any, Any]:
+    """The m rows farthest from the centres of their labels, and their squared distances."""
 
-    def partial(cut: tuple[int, int]) -> None:
+    def partial(cut: tuple[int, int]) -> tuple[np.ndarray, np.ndarray]:
+        rows, far = np.empty(0, np.int64), np.empty(0)
         for a, b, block in partition.source.blocks(*cut):
             diff = block - centers[partition.labels[a:b]]
-            out[a:b] = np.einsum("ij,ij->i", diff, diff)
+            d2 = np.einsum("ij,ij->i", diff, diff)
+            if partition.weight.shape[0]:
+                d2[partition.weight[a:b] == 0] = 0.0
+            rows, far = np.append(rows, np.arange(a, b)), np.append(far, d2)
+            first = np.argsort(-far, kind="stable")[:m]
+            rows, far = rows[first], far[first]
+        return rows, far
 
-    partition.run(partial, segments(partition.source.n, 1))
-    return out
+    parts = partition.run(partial, segments(partition.source.n, 1))
+    rows, far = (np.concatenate(part) for part in zip(*parts, strict=True))
+    first = np.argsort(-far, kind="stable")[:m]  # of equal ones the first
+    return rows[first], far[first]
 
 
 def update_means(partition: Partition, centers: np.ndarray) -> np.ndarray:

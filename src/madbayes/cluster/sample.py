@@ -35,14 +35,15 @@ class Sample:
 
 
 def draw_sample(
-    X: Any, weights: np.ndarray, wanted: int, rng: np.random.Generator, *, unit: bool
+    X: Any, weights: np.ndarray | None, wanted: int, rng: np.random.Generator, *, unit: bool
 ) -> Sample:
-    """1. Rows in random order, so that any leading block is a sample too."""
+    """1. Rows in random order, so that any leading block is a sample too. No weights: all ones."""
     sparse = sp.issparse(X) and X.shape[1] > DENSE_COLUMNS
     n_rows = min(SAMPLE_ROWS, max(4096, SAMPLE_VALUES // X.shape[1]))
-    rows = rng.permutation(np.flatnonzero(weights > 0))
-    rows = rows[: max(SPARSE_ROWS if sparse else n_rows, 128 * wanted)]
-    w = weights[rows] / weights[rows].mean()
+    rows = rng.permutation(X.shape[0] if weights is None else np.flatnonzero(weights > 0))
+    rows = rows[: max(SPARSE_ROWS if sparse else n_rows, 128 * wanted)].copy()
+    w = np.ones(len(rows)) if weights is None else weights[rows] / weights[rows].mean()
+    total = float(X.shape[0] if weights is None else weights.sum())
     if sparse:
         S = sp.csr_array(X[rows], dtype=np.float64)
         S = unit_csr(S) if unit else S
@@ -59,7 +60,7 @@ def draw_sample(
     isolated = S[lonely]
     core = S[~lonely] if lonely.any() else S
     clump = clumps(isolated, limit)
-    return Sample(core, w[~lonely], isolated, w[lonely], clump, origin, scale, float(weights.sum()))
+    return Sample(core, w[~lonely], isolated, w[lonely], clump, origin, scale, total)
 
 
 def lonely_rows(X: Any, rng: np.random.Generator, group: int = 5) -> tuple[np.ndarray, float]:
