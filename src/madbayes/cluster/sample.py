@@ -75,7 +75,9 @@ def lonely_rows(X: Any, rng: np.random.Generator, group: int = 5) -> tuple[np.nd
     some = rng.choice(n, min(n, 256), replace=False)
     D = squared_distances(X, X[some])
     limit = 4.0 * np.median(D[some][D[some] > 0]) if (D[some] > 0).any() else np.inf
-    lonely = np.partition(D, min(1, len(some) - 1), axis=1)[:, min(1, len(some) - 1)] > limit
+    second = min(1, len(some) - 1)  # the nearest may be the row itself
+    D.partition(second, axis=1)
+    lonely = D[:, second] > limit
     for i in np.flatnonzero(lonely):
         near = squared_distances(X[i : i + 1], X)[0] <= limit
         lonely[i] = near.sum() <= group

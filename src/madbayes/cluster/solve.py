@@ -162,32 +162,37 @@ def through_coreset(
 ) -> tuple[Clustering, float, Core]:
     """1. to 5.; `one_pass` is that of the algorithm at a penalty (None: the number stays)."""
     source, options = Rows(rows.X, unit=rows.unit), rows.options
-    m = int(np.clip(CORE_VALUES // source.d, *CORE_ROWS))
-    most = max(m, DISK_VALUES // source.d)
-    while True:
-        core = coreset(
-            source, rows.weight, rows.frame.mean, m, options.random_state, rows.run
-        )  # 1.
-        frame = measure_to_fit(Rows(core.X), core.weight, rows.run)
-        small = replace(rows, X=core.X, weight=core.weight, frame=frame)
-        found, penalty = solve(small)  # 2.
-        if found.k * PER_CLUSTER <= m or m == most:
-            break
-        m = min(4 * m, most)
+    found, penalty, size, cost = search_core(rows, source, solve)  # 1., 2.
 
     def start() -> Partition:
         return Partition(source, rows.weight, rows.run, rows.frame, unit=rows.unit)
 
     partition, centers = start(), found.centers
     partition.assign(centers)  # 3.
-    there = Partition(Rows(core.X), core.weight, rows.run, frame, unit=rows.unit)
-    there.assign(centers)
-    error = there.sse / partition.sse - 1.0 if partition.sse > 0 else 0.0
+    error = cost / partition.sse - 1.0 if partition.sse > 0 else 0.0
     if one_pass is not None:
         centers = merge(partition, centers, penalty, options.cap)  # 4.
         partition = partition if len(centers) == found.k else start()
     result = settle(partition, centers, penalty, options.cap, one_pass or lloyd_pass)  # 5.
-    return result, penalty, Core(len(core.rows), float(error))
+    return result, penalty, Core(size, float(error))
+
+
+def search_core(rows: Problem, source: Rows, solve: Solve) -> tuple[Clustering, float, int, float]:
+    """1. and 2.: what was found and its penalty; how many rows it had, and its squared error."""
+    m = int(np.clip(CORE_VALUES // source.d, *CORE_ROWS))
+    most = max(m, DISK_VALUES // source.d)
+    while True:
+        mean, rng = rows.frame.mean, rows.options.random_state
+        core = coreset(source, rows.weight, mean, m, rng, rows.run)
+        frame = measure_to_fit(Rows(core.X), core.weight, rows.run)
+        small = replace(rows, X=core.X, weight=core.weight, frame=frame)
+        found, penalty = solve(small)
+        if found.k * PER_CLUSTER <= m or m == most:
+            break
+        m = min(4 * m, most)
+    partition = Partition(Rows(core.X), core.weight, rows.run, frame, unit=rows.unit)
+    partition.assign(found.centers)
+    return found, penalty, len(core.rows), partition.sse
 
 
 def merge(partition: Partition, centers: np.ndarray, penalty: float, cap: int | None) -> np.ndarray:
