@@ -20,6 +20,7 @@ BLOCK_VALUES = 2**20  # values handed out at a time
 MAX_SEGMENTS = 32
 DIRECT_COLUMNS = 6  # up to here plain distances beat the matrix product
 ARRANGE_ROWS = 4096  # fewer rows are not worth sorting
+DISK_VALUES = 2**25  # rows on disk up to this size may be copied into memory
 ARRANGE_VALUES = 2**24  # more values are not copied for that if they are on disk
 
 

@@ -261,6 +261,15 @@ def spooled(
     return Blocks([part], array.shape[1], dtype, names, finite=True, array=array)
 
 
+def scratch(shape: tuple[int, int], dtype: Any, folder: str | None = None) -> np.ndarray:
+    """Room for a table in a temporary file; all of it is there, or it is an error now."""
+    file: Any = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115  it lives as long as its map
+    size = int(np.prod(shape)) * np.dtype(dtype).itemsize
+    if hasattr(os, "posix_fallocate"):  # a full disk would otherwise end the process later on
+        os.posix_fallocate(file.fileno(), 0, size)
+    return np.memmap(file, dtype, "w+", shape=shape).view(np.ndarray)
+
+
 def check_folder(spool: Any) -> str | None:
     """The folder for the temporary file, None for none."""
     if isinstance(spool, bool):

@@ -85,9 +85,14 @@ def make_halves(
     for _ in range(cuts):
         order = rng.permutation(len(Z))
         one, other = ((Z[rows], w[rows]) for rows in (order[:h], order[h : 2 * h]))
-        parts += [(*one, *other), (*other, *one)]
+        parts += [(one, other), (other, one)]
     seeds = rng.random((len(parts), n_small))
-    return run(lambda job: Half(*job[0], job[1]), zip(parts, seeds, strict=True))
+
+    def build(job: Any) -> Half:
+        (mine, other), uniforms = job
+        return Half(mine[0], mine[1], other[0], other[1], uniforms)
+
+    return run(build, zip(parts, seeds, strict=True))
 
 
 def add_up(found: list[np.ndarray]) -> np.ndarray:

@@ -19,7 +19,7 @@ import scipy.sparse as sp
 
 from madbayes._engine.partition import Frame, Partition, measure_to_fit
 from madbayes._engine.progress import Stage
-from madbayes._engine.rows import Rows, on_disk
+from madbayes._engine.rows import DISK_VALUES, Rows, on_disk
 from madbayes._engine.threads import Run, patient
 from madbayes._estimators.fitting import Options
 from madbayes._kernels.moves import TOL, means
@@ -32,7 +32,6 @@ from madbayes.cluster.coreset import coreset
 from madbayes.cluster.farthest import first_gap, largest_gap
 from madbayes.cluster.table import DENSE_VALUES, Clustering, Table
 
-DISK_VALUES = 2**25  # rows on disk up to this size are read into memory for the search
 CORE_VALUES, CORE_ROWS = 2**22, (2**14, 2**17)  # of a coreset, at first
 PER_CLUSTER = 64  # rows of it for each cluster, or it is drawn again, larger
 GAIN = 1e-4  # a pass that gains less is the last …
