@@ -261,7 +261,7 @@ def spooled(
     return Blocks([part], array.shape[1], dtype, names, finite=True, array=array)
 
 
-def scratch(shape: tuple[int, int], dtype: Any, folder: str | None = None) -> np.ndarray:
+def scratch(shape: tuple[int, ...], dtype: Any, folder: str | None = None) -> np.ndarray:
     """Room for a table in a temporary file; all of it is there, or it is an error now."""
     file: Any = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115  it lives as long as its map
     size = int(np.prod(shape)) * np.dtype(dtype).itemsize
