@@ -81,9 +81,8 @@ def one_pass(
 ) -> np.ndarray:
     """2. and 3. from centres that are good already."""
     n = partition.source.n
-    return update_means(
-        partition, assign_or_open(partition, centers, penalty, max_clusters or n + 1, n)[0]
-    )
+    centers, _ = assign_or_open(partition, centers, penalty, max_clusters or n + 1, n)
+    return update_means(partition, centers)
 
 
 def dp_means(

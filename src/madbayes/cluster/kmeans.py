@@ -19,9 +19,10 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 from madbayes._engine.checks import check_count
+from madbayes._engine.lloyd import farthest_rows
 from madbayes._engine.partition import Partition, measure_to_fit
 from madbayes._engine.progress import Stage
-from madbayes._engine.rows import Rows, arrange, restore, segments
+from madbayes._engine.rows import Rows, arrange, restore
 from madbayes._engine.threads import Run, workers
 from madbayes._estimators.centers import CentersMixin
 from madbayes._estimators.checkpoint import NOT_KEPT, Passes, checkpoint_of
@@ -52,27 +53,6 @@ def fill_empty(partition: Partition, centers: np.ndarray) -> np.ndarray:
             centers[cluster] = x
             partition.move(int(row), int(cluster), gain=w * gap)
     return centers
-
-
-def farthest_rows(partition: Partition, centers: np.ndarray, m: int) -> tuple[Any, Any]:
-    """The m rows farthest from the centres of their labels, and their squared distances."""
-
-    def partial(cut: tuple[int, int]) -> tuple[np.ndarray, np.ndarray]:
-        rows, far = np.empty(0, np.int64), np.empty(0)
-        for a, b, block in partition.source.blocks(*cut):
-            diff = block - centers[partition.labels[a:b]]
-            d2 = np.einsum("ij,ij->i", diff, diff)
-            if partition.weight.shape[0]:
-                d2[partition.weight[a:b] == 0] = 0.0
-            rows, far = np.append(rows, np.arange(a, b)), np.append(far, d2)
-            first = np.argsort(-far, kind="stable")[:m]
-            rows, far = rows[first], far[first]
-        return rows, far
-
-    parts = partition.run(partial, segments(partition.source.n, 1))
-    rows, far = (np.concatenate(part) for part in zip(*parts, strict=True))
-    first = np.argsort(-far, kind="stable")[:m]  # of equal ones the first
-    return rows[first], far[first]
 
 
 def update_means(partition: Partition, centers: np.ndarray) -> np.ndarray:
@@ -253,14 +233,14 @@ class KMeans(CentersMixin):
                 f"Number of distinct clusters ({distinct}) found smaller than n_clusters ({k}). "
                 "Possibly due to duplicate points in X.",
                 ConvergenceWarning,
-                stacklevel=2,
+                stacklevel=3,
             )
         elif not best.converged:
             warnings.warn(
                 f"KMeans did not converge in max_iter={self.max_iter} passes; rows still change "
                 "their cluster. Raise max_iter or tol.",
                 ConvergenceWarning,
-                stacklevel=2,
+                stacklevel=3,
             )
 
     def _restart(
