@@ -14,8 +14,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from madbayes._engine.centers import make_direct_scratch, make_groups, make_scratch, prepare
-from madbayes._engine.rows import DIRECT_COLUMNS, segments
+from madbayes._engine.rows import DIRECT_COLUMNS, MAX_SEGMENTS, segments
 from madbayes._engine.rows import Rows as Source
+from madbayes._engine.seeding import spread_rows, squared_distances
 from madbayes._engine.threads import Run
 from madbayes._kernels import assign as products
 from madbayes._kernels.assign import Centers, Tally, move_row
@@ -217,22 +218,37 @@ class Partition:
         mean = self.frame.mean[None, :]
         return directions(mean) if self.unit and mean.any() else mean
 
+    def mean_variance(self) -> float:
+        """The mean over the columns of the variance of the rows."""
+        mean = self.frame.mean[None, :]
+        parts = self.run(
+            lambda cut: scatter(self.source, self.weight, mean, cut), segments(self.source.n, 1)
+        )
+        return sum(parts) / (self.frame.total_weight * self.source.d)
+
+    def spread(self, k: int) -> tuple[Source, np.ndarray]:
+        """The rows among which k first centres are looked for, and their weights."""
+        rows = spread_rows(self.source.n, k)
+        if rows is None:
+            return self.source, self.weight
+        return Source(self.source.take(rows)), self.weight[rows] if self.weight.size else NO_WEIGHT
+
     def _add_sse(self, change: float) -> None:
         self.sse = max(self.sse + change, 0.0)
         self._sse_peak = max(self._sse_peak, self.sse)
 
     def totals(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Sums, weights and numbers of rows of each cluster."""
-        first = self._tallies[0]
-        sums, low = first.sums.copy(), first.low.copy()
+        shape = self._tallies[0].sums.shape
+        sums = np.empty(shape)
 
         def partial(clusters: slice) -> None:
-            for tally in self._tallies[1:]:
-                add_sums(sums[clusters], low[clusters], tally.sums[clusters], tally.low[clusters])
+            parts = [(tally.sums[clusters], tally.low[clusters]) for tally in self._tallies]
+            high, low = merge_sums(parts)
+            np.add(high, low, out=sums[clusters])
 
         step = max(1, MERGED_AT_ONCE // (self.source.d + 1))
-        self.run(partial, [slice(c, c + step) for c in range(0, len(sums), step)])
-        sums += low
+        self.run(partial, [slice(c, c + step) for c in range(0, shape[0], step)])
         return sums[:, :-1], sums[:, -1], self.counts()
 
     def counts(self) -> np.ndarray:
@@ -264,15 +280,15 @@ class Partition:
         self.sse = self._sse_peak = float(sum(self.run(partial, segments(self.source.n, 1))))
         return self.sse
 
-    def move(self, row: int, to: int, gain: float) -> None:
-        """Put one row into cluster `to`; `gain` is how much that lowers the error."""
+    def move(self, row: int, to: int, d2: float) -> None:
+        """Put one row, d² from its centre, into cluster `to`, whose centre is at its place."""
         at = next(s for s, (a, b) in enumerate(self._segments) if a <= row < b)
         w = self.weight[row] if self.weight.shape[0] else 1.0
         if w > 0:
             x = self.source.take(np.array([row]))
             move_row(x, 0, w, self.labels[row], to, self._tallies[at])
         self.labels[row] = to
-        self._add_sse(-gain)
+        self._add_sse(-w * d2)
         self._bounds_for = None
 
     def drop(self, keep: np.ndarray) -> None:
@@ -286,6 +302,18 @@ class Partition:
         if self._bounds_for is not None:
             self._bounds_for = self._bounds_for[keep]
             self._group = self._group[keep]
+
+    def farthest(self, centers: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
+        """The `count` rows that are farthest from the centres of their labels, and how far (d²)."""
+        d2 = np.empty(self.source.n)
+
+        def partial(cut: tuple[int, int]) -> None:
+            for a, b, block in self.source.blocks(*cut):
+                d2[a:b] = own_distances(block, self.weight[a:b], self.labels[a:b], centers)
+
+        self.run(partial, segments(self.source.n, 1))
+        rows = np.argsort(-d2, kind="stable")[:count]
+        return rows, d2[rows]
 
     # Openings (KJ Algorithm 1)
 
@@ -309,37 +337,38 @@ class Partition:
 
         Returns the centres with the new ones behind them.
         """
-        k_old = centers.shape[0]
         new = self.source.take(opened_at)
         exact = np.ascontiguousarray(centers)
-        self._make_room(k_old + new.shape[0])
-        gap = np.empty((new.shape[0], k_old))
-        distances_to(exact, new, gap)
-        half_gap = 0.5 * self.scale * np.sqrt(np.ascontiguousarray(gap.T))
+        self._make_room(exact.shape[0] + new.shape[0])
+        half_gap = half_gaps(exact, new, self.scale)
 
         def partial(segment: tuple[tuple[int, int], Tally]) -> np.ndarray:
             (a, b), tally = segment
             tally.stats[:] = 0.0
-            a, b = max(a, int(opened_at[0])), min(b, last)
-            for first, end, block in self.source.blocks(a, b) if a < b else ():
-                offer(
-                    block,
-                    first,
-                    new,
-                    opened_at,
-                    half_gap,
-                    exact,
-                    self.scale,
-                    k_old,
-                    self._rows(first, end, False),
-                    tally,
-                )
+            self._offer_range(a, min(b, last), new, opened_at, half_gap, exact, tally)
             return tally.stats
 
         stats = np.sum(self.run(partial, zip(self._segments, self._tallies, strict=True)), axis=0)
         self._add_sse(stats[0])
         self._bounds_for = None
         return np.vstack([centers, new])
+
+    def _offer_range(
+        self,
+        a: int,
+        b: int,
+        new: np.ndarray,
+        opened_at: np.ndarray,
+        half_gap: np.ndarray,
+        exact: np.ndarray,
+        tally: Tally,
+    ) -> None:
+        a, k_old = max(a, int(opened_at[0])), exact.shape[0]
+        for first, end, block in self.source.blocks(a, b) if a < b else ():
+            rows = self._rows(first, end, False)
+            offer(
+                *(block, first, new, opened_at, half_gap, exact, self.scale, k_old, rows, tally),
+            )
 
     def _make_room(self, k: int) -> None:
         """Let the sums hold k clusters."""
@@ -363,6 +392,44 @@ class Partition:
             self.recount()
 
 
+def own_distances(
+    block: np.ndarray, weight: np.ndarray, labels: np.ndarray, centers: np.ndarray
+) -> np.ndarray:
+    """The squared distance of each row to the centre of its label; 0 for rows of weight 0."""
+    diff = block - centers[labels]
+    d2 = np.einsum("ij,ij->i", diff, diff)
+    return np.where(weight == 0, 0.0, d2) if weight.shape[0] else d2
+
+
+def scatter(source: Source, weight: np.ndarray, mean: np.ndarray, cut: tuple[int, int]) -> float:
+    """Σ w ‖x - mean‖² of a segment."""
+    d2 = squared_distances(source, *cut, mean)[0]
+    return float((weight[cut[0] : cut[1]] * d2 if weight.shape[0] else d2).sum())
+
+
+def half_gaps(exact: np.ndarray, new: np.ndarray, scale: float) -> np.ndarray:
+    """(k, m) half the distances between centres and new ones, scaled."""
+    gap = np.empty((new.shape[0], exact.shape[0]))
+    distances_to(exact, new, gap)
+    return 0.5 * scale * np.sqrt(np.ascontiguousarray(gap.T))
+
+
+def merge_sums(parts: list[tuple[np.ndarray, np.ndarray]]) -> tuple[np.ndarray, np.ndarray]:
+    """Sums of segments in two parts, added in their order, MAX_SEGMENTS at a time."""
+    while len(parts) > 1:
+        parts = [
+            add_in_order(parts[i : i + MAX_SEGMENTS]) for i in range(0, len(parts), MAX_SEGMENTS)
+        ]
+    return parts[0]
+
+
+def add_in_order(parts: list[tuple[np.ndarray, np.ndarray]]) -> tuple[np.ndarray, np.ndarray]:
+    high, low = parts[0][0].copy(), parts[0][1].copy()
+    for more, more_low in parts[1:]:
+        add_sums(high, low, more, more_low)
+    return high, low
+
+
 def directions(sums: np.ndarray) -> np.ndarray:
     return sums / np.linalg.norm(sums, axis=1, keepdims=True)
 
@@ -380,17 +447,26 @@ def measure(source: Source, weight: np.ndarray | None, run: Run) -> Frame:
     first = int(np.argmax(weight > 0)) if weight.shape[0] else 0  # a row that counts
     origin = source.take(np.array([first]))[0]
 
-    def partial(segment: tuple[int, int]) -> tuple[np.ndarray, float, float]:
-        sums, total, largest = np.zeros(source.d), 0.0, 0.0
-        for a, b, block in source.blocks(*segment):
-            w, top = moments(block, weight[a:b], origin, sums)
-            total, largest = total + w, max(largest, top)
-        return sums, total, largest
+    parts = run(lambda cut: add_up(source, weight, origin, cut), segments(source.n, 1))
+    return make_frame(origin, parts)
 
-    parts = run(partial, segments(source.n, 1))
+
+def add_up(
+    source: Source, weight: np.ndarray, origin: np.ndarray, cut: tuple[int, int]
+) -> tuple[np.ndarray, float, float]:
+    """The sum of the rows of a segment about `origin`, their weight, the largest difference."""
+    sums, total, largest = np.zeros(source.d), 0.0, 0.0
+    for a, b, block in source.blocks(*cut):
+        w, top = moments(block, weight[a:b], origin, sums)
+        total, largest = total + w, max(largest, top)
+    return sums, total, largest
+
+
+def make_frame(origin: np.ndarray, parts: list[tuple[np.ndarray, float, float]]) -> Frame:
+    """What the segments add up to."""
     total = float(sum(part[1] for part in parts))
     largest = float(max(part[2] for part in parts))
-    check_spread(largest, total, source.d)
+    check_spread(largest, total, origin.size)
     mean = origin + sum(part[0] for part in parts) / total
     with np.errstate(over="ignore"):
         farthest = np.abs(origin).max() + largest
@@ -404,7 +480,11 @@ def measure(source: Source, weight: np.ndarray | None, run: Run) -> Frame:
 
 def measure_to_fit(source: Source, weight: np.ndarray | None, run: Run) -> Frame:
     """The same for rows from which centres are to be found: they must not be too close together."""
-    frame = measure(source, weight, run)
+    return check_closeness(measure(source, weight, run))
+
+
+def check_closeness(frame: Frame) -> Frame:
+    """Rows that are not the same must differ by more than float64 can square."""
     if frame.scale > 1e151:
         raise ValueError(
             f"X spreads over only {1 / frame.scale:.3g}: squared distances would underflow "

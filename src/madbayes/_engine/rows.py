@@ -13,9 +13,11 @@ import numpy as np
 import scipy.sparse as sp
 
 COPY_VALUES = 2**19  # values copied at a time when the source is not readable as it is
-MAX_SEGMENTS = 32
+MAX_SEGMENTS = 32  # of a table that is not huge
+SEGMENT_ROWS = 2**21  # rows of a segment of one that is
 DIRECT_COLUMNS = 6  # up to here plain distances beat the matrix product
 ARRANGE_ROWS = 4096  # fewer rows are not worth sorting
+ARRANGE_AT_ONCE = 2**24  # more of them are sorted within their segments
 
 
 class Rows:
@@ -108,7 +110,8 @@ def segments(n: int, k: float) -> list[tuple[int, int]]:
     The cuts depend on n and k alone, so the order of every sum is the same for any number of
     threads; there are few of them, so their k×d sums stay small beside the rows.
     """
-    count = max(1, min(MAX_SEGMENTS, n // 1024, int(n / (8 * max(k, 1)))))
+    most = max(MAX_SEGMENTS, n // SEGMENT_ROWS)
+    count = max(1, min(most, n // 1024, int(n / (8 * max(k, 1)))))
     edges = np.linspace(0, n, count + 1).astype(np.int64)
     return [(int(a), int(b)) for a, b in pairwise(edges)]
 
@@ -121,14 +124,20 @@ def arrange(
     Only for arrays of few columns, whose copy is small, and for algorithms that do not ask for an
     order. Returns the rows, their weights and the order (None: as given).
     """
-    if sp.issparse(X) or X.shape[1] > DIRECT_COLUMNS or X.shape[0] < ARRANGE_ROWS:
+    if sp.issparse(X) or not worth_arranging(*X.shape):
         return Rows(X, unit=unit), weight, None
-    order = spatial_order(X)
+    n = X.shape[0]
+    cuts = [(0, n)] if n <= ARRANGE_AT_ONCE else segments(n, 1)
+    order = np.concatenate([a + spatial_order(X[a:b]) for a, b in cuts])
     return (
         Rows(np.ascontiguousarray(X[order]), unit=unit),
         None if weight is None else weight[order],
         order,
     )
+
+
+def worth_arranging(n: int, d: int) -> bool:
+    return d <= DIRECT_COLUMNS and n >= ARRANGE_ROWS
 
 
 def spatial_order(X: np.ndarray) -> np.ndarray:

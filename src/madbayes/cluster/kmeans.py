@@ -28,8 +28,8 @@ from madbayes._engine.checks import (
 )
 from madbayes._engine.partition import Partition, measure_to_fit
 from madbayes._engine.progress import Stage
-from madbayes._engine.rows import Rows, arrange, restore, segments, unit_rows
-from madbayes._engine.seeding import kmeans_plus_plus, random_rows, squared_distances
+from madbayes._engine.rows import Rows, arrange, restore, unit_rows
+from madbayes._engine.seeding import kmeans_plus_plus, random_rows
 from madbayes._engine.threads import Run, workers
 from madbayes._estimators.centers import CentersMixin
 from madbayes._estimators.fitting import Options, begin
@@ -60,30 +60,14 @@ def fill_empty(partition: Partition, centers: np.ndarray) -> np.ndarray:
     if empty.size == 0:
         return centers
     centers = centers.copy()
-    d2 = own_distances(partition, centers)
-    if partition.weight.shape[0]:
-        d2[partition.weight == 0] = 0.0
-    for cluster, row in zip(empty, np.argsort(-d2, kind="stable"), strict=False):
+    rows, d2 = partition.farthest(centers, empty.size)
+    for cluster, row, far in zip(empty, rows, d2, strict=False):
         x = partition.source.take(np.array([row]))[0]
         rounding = 4.0 * np.finfo(np.float64).eps * np.abs(x).max()
-        if d2[row] > x.size * rounding**2:  # not just the mean of equal rows, rounded
-            w = partition.weight[row] if partition.weight.shape[0] else 1.0
+        if far > x.size * rounding**2:  # not just the mean of equal rows, rounded
             centers[cluster] = x
-            partition.move(int(row), int(cluster), gain=w * d2[row])
+            partition.move(int(row), int(cluster), d2=far)
     return centers
-
-
-def own_distances(partition: Partition, centers: np.ndarray) -> np.ndarray:
-    """The squared distance of each row to the centre of its label."""
-    out = np.empty(partition.source.n)
-
-    def partial(cut: tuple[int, int]) -> None:
-        for a, b, block in partition.source.blocks(*cut):
-            diff = block - centers[partition.labels[a:b]]
-            out[a:b] = np.einsum("ij,ij->i", diff, diff)
-
-    partition.run(partial, segments(partition.source.n, 1))
-    return out
 
 
 def update_means(partition: Partition, centers: np.ndarray) -> np.ndarray:
@@ -146,7 +130,8 @@ class KMeans(CentersMixin):
         The number of clusters.
     init : {"k-means++", "random"}, array of shape (n_clusters, n_features) or callable
         The first centres. "k-means++" draws rows far from each other (greedy form), "random" draws
-        rows at random; a callable gets ``(X, n_clusters, random_state)``.
+        rows at random; of a table of more than 2¹⁷ rows (and 64 for each cluster) both draw from
+        evenly spaced ones. A callable gets ``(X, n_clusters, random_state)``.
     algorithm : {"paper", "search"}, default="paper"
         "paper": Lloyd's passes from each start. "search": the search of `DPMeans` with the number
         of clusters fixed, which takes longer than one start and ends lower than the best of many.
@@ -223,41 +208,47 @@ class KMeans(CentersMixin):
         weight = check_weight(sample_weight, X.shape[0])
         if self._unit:
             weight = weight_of_directions(X, weight)
-        k = check_count("n_clusters", self.n_clusters)
-        if k > X.shape[0]:
-            raise ValueError(
-                f"n_clusters={k} must be <= n_samples={X.shape[0]}: a cluster needs a row."
-            )
-        options = begin(self)
-        if not isinstance(self.tol, (int, float, np.number)) or not 0 <= self.tol < np.inf:
-            raise ValueError(f"tol={self.tol!r} must be a number >= 0.")
+        k, options = self._check(X.shape[0])
         with workers(self.n_jobs) as run:
             solve = self._search if self.algorithm == "search" else self._restart
             best = solve(X, weight, k, options, run)
-        distinct = np.unique(best.labels).size
+        self._store(best, k, np.unique(best.labels).size, Rows(X).dtype)
+        self._calibrate(X, self.labels_, weight)
+        return self
+
+    def _check(self, n: int) -> tuple[int, Options]:
+        """The parameters, for a table of n rows."""
+        k = check_count("n_clusters", self.n_clusters)
+        if k > n:
+            raise ValueError(f"n_clusters={k} must be <= n_samples={n}: a cluster needs a row.")
+        options = begin(self)
+        if not isinstance(self.tol, (int, float, np.number)) or not 0 <= self.tol < np.inf:
+            raise ValueError(f"tol={self.tol!r} must be a number >= 0.")
+        return k, options
+
+    def _store(self, best: KMeansResult, k: int, distinct: int, dtype: np.dtype) -> None:
+        """What was found; `distinct` clusters have rows."""
         if distinct < k:
             warnings.warn(
                 f"Number of distinct clusters ({distinct}) found smaller than n_clusters ({k}). "
                 "Possibly due to duplicate points in X.",
                 ConvergenceWarning,
-                stacklevel=2,
+                stacklevel=3,
             )
         elif not best.converged:
             warnings.warn(
                 f"KMeans did not converge in max_iter={self.max_iter} passes; rows still change "
                 "their cluster. Raise max_iter or tol.",
                 ConvergenceWarning,
-                stacklevel=2,
+                stacklevel=3,
             )
         self.labels_ = best.labels
-        self._store_centers(best.centers, Rows(X).dtype)
+        self._store_centers(best.centers, dtype)
         self.inertia_ = self.objective_ = best.inertia
         self.objective_history_ = np.array(best.history)
         self.n_clusters_ = k
         self.n_iter_ = best.n_iter
         self.converged_ = best.converged
-        self._calibrate(X, self.labels_, weight)
-        return self
 
     def _count_starts(self) -> int:
         if hasattr(self.init, "__array__") or isinstance(self.init, (list, tuple)):
@@ -275,11 +266,17 @@ class KMeans(CentersMixin):
         results = []
         for _ in range(self._count_starts()):
             partition = Partition(source, weight, run, frame, unit=self._unit)
-            centers = self._first_centers(X, partition, k, options.random_state, run)
-            tol = self.tol * mean_variance(partition) if self.tol else 0.0
-            results.append(lloyd(partition, centers, max_iter=options.max_iter, tol=tol))
+            results.append(self._start(X, partition, k, options, run))
         best = min(results, key=lambda result: result.inertia)
         return replace(best, labels=restore(best.labels, order))
+
+    def _start(
+        self, X: Any, partition: Partition, k: int, options: Options, run: Run
+    ) -> KMeansResult:
+        """Lloyd's passes from one start."""
+        centers = self._first_centers(X, partition, k, options.random_state, run)
+        tol = self.tol * partition.mean_variance() if self.tol else 0.0
+        return lloyd(partition, centers, max_iter=options.max_iter, tol=tol)
 
     def _search(
         self, X: Any, weight: np.ndarray | None, k: int, options: Options, run: Run
@@ -309,34 +306,20 @@ class KMeans(CentersMixin):
     def _first_centers(
         self, X: Any, partition: Partition, k: int, random_state: Any, run: Run
     ) -> np.ndarray:
-        source, weight = partition.source, partition.weight
         if isinstance(self.init, str):
             check_choice("init", self.init, "k-means++", "random")
-            if self.init == "random":
-                return random_rows(source, weight, k, random_state, run)
-            return kmeans_plus_plus(source, weight, k, random_state, run)
+            draw = random_rows if self.init == "random" else kmeans_plus_plus
+            return draw(*partition.spread(k), k, random_state, run)
         given = self.init(X, k, random_state) if callable(self.init) else self.init
         centers = np.array(given, dtype=np.float64, order="C")
-        if centers.shape != (k, source.d):
+        d = partition.source.d
+        if centers.shape != (k, d):
             raise ValueError(
-                f"init has shape {centers.shape}, but {k} centres of {source.d} features are "
-                f"needed: {(k, source.d)}."
+                f"init has shape {centers.shape}, but {k} centres of {d} features are needed: "
+                f"{(k, d)}."
             )
         if not np.isfinite(centers).all():
             raise ValueError("init contains NaN or infinity; centres must be finite numbers.")
         if self._unit and not centers.any(axis=1).all():
             raise ValueError("init has a row of zeros, which has no direction (metric='cosine').")
         return unit_rows(centers) if self._unit else centers
-
-
-def mean_variance(partition: Partition) -> float:
-    """The mean over the columns of the variance of the rows, which scales `tol`."""
-    mean = partition.frame.mean[None, :]
-    source, weight = partition.source, partition.weight
-
-    def partial(cut: tuple[int, int]) -> float:
-        d2 = squared_distances(source, *cut, mean)[0]
-        return float((weight[cut[0] : cut[1]] * d2 if weight.shape[0] else d2).sum())
-
-    total = sum(partition.run(partial, segments(source.n, 1)))
-    return total / (partition.frame.total_weight * source.d)
