@@ -91,23 +91,39 @@ class Partition:
         With a penalty, `far_rows` tells afterwards where weight * squared distance exceeds it.
         """
         first, last = rows or (0, self.source.n)
-        k = centers.shape[0]
-        self._make_room(k)
+        self._make_room(centers.shape[0])
         check_reach(centers, self.frame, self.source.d)
         fresh = self._bounds_for is None or self._bounds_for.shape != centers.shape
         if fresh:
             self._make_bounds(centers)
-        if penalty is not None and self._far.shape[0] == 0:
-            self._far = np.zeros(self.source.n, dtype=np.uint8)
-        view = prepare(
+        stats = self._assign_segments(centers, penalty, first, last, fresh)
+        if not fresh or (first, last) == (0, self.source.n):
+            self._bounds_for = np.ascontiguousarray(centers, dtype=np.float64)
+        self._add_sse(stats[0])
+        # Where the float32 product cannot tell most rows apart, do not try it again.
+        self._use32 = self._use32 and stats[3] <= 0.3 * (last - first)
+        return int(stats[1])
+
+    def _prepare(self, centers: np.ndarray, fresh: bool) -> Centers:
+        return prepare(
             centers,
             self._group,
             self._n_groups,
             self.offset,
             self.scale,
             None if fresh else self._bounds_for,
-            separate=k * k * 4 <= self.source.n,
+            separate=centers.shape[0] ** 2 * 4 <= self.source.n,
         )
+
+    def _assign_segments(
+        self, centers: np.ndarray, penalty: float | None, first: int, last: int, fresh: bool
+    ) -> np.ndarray:
+        """The statistics of all segments together."""
+        if self._lower.shape[1] != self._n_groups:
+            self._lower = np.empty((self.source.n, self._n_groups), dtype=np.float32)
+        if penalty is not None and self._far.shape[0] == 0:
+            self._far = np.zeros(self.source.n, dtype=np.uint8)
+        view = self._prepare(centers, fresh)
         local = threading.local()
         transposed = np.ascontiguousarray(view.exact.T) if self.source.sparse else None
 
@@ -122,13 +138,7 @@ class Partition:
                 self._assign_range(a, b, view, tally, penalty, fresh, local, transposed)
             return tally.stats
 
-        stats = np.sum(self.run(partial, zip(self._segments, self._tallies, strict=True)), axis=0)
-        if not fresh or (first, last) == (0, self.source.n):
-            self._bounds_for = view.exact
-        self._add_sse(stats[0])
-        # Where the float32 product cannot tell most rows apart, do not try it again.
-        self._use32 = self._use32 and stats[3] <= 0.3 * (last - first)
-        return int(stats[1])
+        return np.sum(self.run(partial, zip(self._segments, self._tallies, strict=True)), axis=0)
 
     def _assign_range(
         self,
@@ -177,8 +187,6 @@ class Partition:
                 self._group, self._n_groups = np.zeros(k, dtype=np.int32), 1
             else:
                 self._group, self._n_groups = make_groups((centers - self.offset) * self.scale)
-        if self._lower.shape[1] != self._n_groups:
-            self._lower = np.empty((self.source.n, self._n_groups), dtype=np.float32)
 
     def squared_bounds(self) -> tuple[np.ndarray, np.ndarray]:
         """Squared distance to the own centre (at most) and to any other one (at least)."""
@@ -209,9 +217,12 @@ class Partition:
             new[filled] = sums[filled] / weight[filled, None]
             step2 = ((new[filled] - centers[filled]) ** 2).sum(axis=1)
             self._add_sse(-float(weight[filled] @ step2))
-        if self.sse < 1e-5 * self._sse_peak and self.labels.min() >= 0:
+        if self.sse < 1e-5 * self._sse_peak and self._all_assigned():
             self.measure_sse(new)  # most of the digits have cancelled
         return new
+
+    def _all_assigned(self) -> bool:
+        return bool(self.labels.min() >= 0)
 
     def middle(self) -> np.ndarray:
         """The centre of all rows, (1, d)."""
@@ -317,29 +328,39 @@ class Partition:
 
     # Openings (KJ Algorithm 1)
 
-    def far_rows(self, first: int, last: int) -> np.ndarray:
-        """Rows that the last `assign` with a penalty found too far from every centre."""
-        return first + np.flatnonzero(self._far[first:last])
+    def far_rows(self, first: int, last: int, most: int) -> np.ndarray:
+        """Rows that the last `assign` with a penalty found too far from every centre.
+
+        Only the first `most` of them are asked for.
+        """
+        return first + np.flatnonzero(self._far[first:last])[:most]
 
     def open_clusters(
         self, centers: np.ndarray, far: np.ndarray, penalty: float, limit: int
     ) -> np.ndarray:
         """Which of the rows `far` (in order) open a cluster by the serial rule; at most `limit`."""
-        X = self.source.take(far)
         weight = self.weight[far] if self.weight.shape[0] else np.ones(far.size)
-        opened = np.empty(min(limit, far.size), dtype=np.int64)
-        exact = np.ascontiguousarray(centers)
-        m = open_clusters(X, weight, self.labels[far], exact, penalty, limit, opened)
-        return far[opened[:m]]
+        X, labels = self.source.take(far), self.labels[far]
+        return far[open_by_rule(X, weight, labels, centers, penalty, limit)]
 
     def offer(self, centers: np.ndarray, opened_at: np.ndarray, last: int) -> np.ndarray:
         """Rows up to `last` may move to clusters that rows `opened_at` opened before them.
 
         Returns the centres with the new ones behind them.
         """
-        new = self.source.take(opened_at)
+        new = self._take_opened(opened_at)
         exact = np.ascontiguousarray(centers)
         self._make_room(exact.shape[0] + new.shape[0])
+        self._add_sse(self._offer_segments(exact, new, opened_at, last)[0])
+        self._bounds_for = None
+        return np.vstack([centers, new])
+
+    def _take_opened(self, rows: np.ndarray) -> np.ndarray:
+        return self.source.take(rows)
+
+    def _offer_segments(
+        self, exact: np.ndarray, new: np.ndarray, opened_at: np.ndarray, last: int
+    ) -> np.ndarray:
         half_gap = half_gaps(exact, new, self.scale)
 
         def partial(segment: tuple[tuple[int, int], Tally]) -> np.ndarray:
@@ -348,10 +369,7 @@ class Partition:
             self._offer_range(a, min(b, last), new, opened_at, half_gap, exact, tally)
             return tally.stats
 
-        stats = np.sum(self.run(partial, zip(self._segments, self._tallies, strict=True)), axis=0)
-        self._add_sse(stats[0])
-        self._bounds_for = None
-        return np.vstack([centers, new])
+        return np.sum(self.run(partial, zip(self._segments, self._tallies, strict=True)), axis=0)
 
     def _offer_range(
         self,
@@ -388,7 +406,7 @@ class Partition:
                 m = min(k, before.sums.shape[0])
                 for part, whole in zip(before[:3], now[:3], strict=True):
                     whole[:m] = part[:m]
-        elif self.labels.min() >= 0:
+        elif self._all_assigned():
             self.recount()
 
 
@@ -405,6 +423,20 @@ def scatter(source: Source, weight: np.ndarray, mean: np.ndarray, cut: tuple[int
     """Σ w ‖x - mean‖² of a segment."""
     d2 = squared_distances(source, *cut, mean)[0]
     return float((weight[cut[0] : cut[1]] * d2 if weight.shape[0] else d2).sum())
+
+
+def open_by_rule(
+    X: np.ndarray,
+    weight: np.ndarray,
+    labels: np.ndarray,
+    centers: np.ndarray,
+    penalty: float,
+    limit: int,
+) -> np.ndarray:
+    """Which rows of X open a cluster, one after the other."""
+    opened = np.empty(min(limit, len(X)), dtype=np.int64)
+    exact = np.ascontiguousarray(centers)
+    return opened[: open_clusters(X, weight, labels, exact, penalty, limit, opened)]
 
 
 def half_gaps(exact: np.ndarray, new: np.ndarray, scale: float) -> np.ndarray:

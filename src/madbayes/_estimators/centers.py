@@ -15,6 +15,7 @@ from madbayes._engine.checks import check_rows, check_weight, is_cosine
 from madbayes._engine.partition import Partition
 from madbayes._engine.rows import Rows, segments
 from madbayes._engine.threads import workers
+from madbayes._estimators.elsewhere import anywhere
 from madbayes._estimators.novelty_mixin import (
     Closest,
     NoveltyMixin,
@@ -55,6 +56,7 @@ class CentersMixin(
         """Fit and return the distances of the rows of X to the centres."""
         return self.fit(X, sample_weight=sample_weight).transform(X)
 
+    @anywhere
     def transform(self, X: Any) -> np.ndarray:
         """Euclidean distances, (n_rows, n_clusters).
 
@@ -89,6 +91,7 @@ class CentersMixin(
             run(partial, segments(source.n, 1))
         return out
 
+    @anywhere
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
         """Minus the sum of squared distances to the nearest centres: larger is better."""
         return -self._nearest(X, sample_weight)[1]

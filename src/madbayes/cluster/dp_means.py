@@ -28,6 +28,7 @@ from madbayes._engine.progress import Stage
 from madbayes._engine.rows import Rows, restore
 from madbayes._engine.threads import Run, workers
 from madbayes._estimators.centers import CentersMixin
+from madbayes._estimators.elsewhere import anywhere
 from madbayes._estimators.fitting import Options, begin, keep_choice, warn_if_unfinished
 from madbayes._search.driver import never_rising, search
 from madbayes._search.number import printed_number, search_number
@@ -52,11 +53,11 @@ def assign_or_open(
     while first < n:
         last = min(n, first + stretch)
         changed |= partition.assign(centers, penalty, rows=(first, last)) > 0
-        far = partition.far_rows(first, last)
         room = max_clusters - centers.shape[0]
+        at_once = min(FAR_ROWS, max(256, GAPS // centers.shape[0])) if room > 0 else 0
+        far = partition.far_rows(first, last, at_once + 1)
         opened = far[:0]
         if far.size and room > 0:
-            at_once = min(FAR_ROWS, max(256, GAPS // centers.shape[0]))
             if far.size > at_once:  # the rest comes in the next stretch
                 last = int(far[at_once])
                 far = far[:at_once]
@@ -226,6 +227,7 @@ class DPMeans(CentersMixin):
         self.random_state = random_state
         self.n_jobs = n_jobs
 
+    @anywhere
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Cluster the rows of X."""
         X = check_rows(self, X)

@@ -32,6 +32,7 @@ from madbayes._engine.rows import Rows, arrange, restore, unit_rows
 from madbayes._engine.seeding import kmeans_plus_plus, random_rows
 from madbayes._engine.threads import Run, workers
 from madbayes._estimators.centers import CentersMixin
+from madbayes._estimators.elsewhere import anywhere
 from madbayes._estimators.fitting import Options, begin
 from madbayes._search.driver import never_rising, search
 from madbayes._search.price import fixed
@@ -202,6 +203,7 @@ class KMeans(CentersMixin):
         self.random_state = random_state
         self.n_jobs = n_jobs
 
+    @anywhere
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Cluster the rows of X."""
         X = check_rows(self, X)
