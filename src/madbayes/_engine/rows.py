@@ -2,7 +2,9 @@
 
 A kernel sees a C-contiguous, read-only block of float32 or float64. Arrays that already look like
 that (memory-mapped ones too) are handed out as views; anything else (Fortran order, strides, small
-integers, CSR, a permutation of the rows) is copied block by block, never as a whole.
+integers, CSR, a permutation of the rows, files) is copied block by block, never as a whole. Where
+blocks end depends on the number of columns alone, so that sums over them are the same to the bit
+for any source.
 """
 
 from collections.abc import Iterator
@@ -12,7 +14,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-COPY_VALUES = 2**19  # values copied at a time when the source is not readable as it is
+BLOCK_VALUES = 2**20  # values handed out at a time
 MAX_SEGMENTS = 32  # of a table that is not huge
 SEGMENT_ROWS = 2**21  # rows of a segment of one that is
 DIRECT_COLUMNS = 6  # up to here plain distances beat the matrix product
@@ -44,20 +46,10 @@ class Rows:
         self.sparsity = 1.0  # an eighth of how much more room a row of sums takes than one of data
         if self.sparse:
             self.sparsity = max(1.0, self.n * self.d / (8.0 * max(X.nnz, 1)))
-        self._as_is = (
-            not self.sparse
-            and not unit
-            and permutation is None
-            and X.dtype == self.dtype
-            and X.flags.c_contiguous
-        )
 
     def blocks(self, start: int, stop: int) -> Iterator[tuple[int, int, np.ndarray]]:
         """Yield (start, stop, dense rows) that cover start..stop in order."""
-        if self._as_is:
-            yield start, stop, _read_only(self.X[start:stop])
-            return
-        step = max(16, COPY_VALUES // max(self.d, 1))
+        step = max(16, BLOCK_VALUES // max(self.d, 1))
         for a in range(start, stop, step):
             b = min(stop, a + step)
             index = slice(a, b) if self.permutation is None else self.permutation[a:b]
