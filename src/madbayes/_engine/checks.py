@@ -23,9 +23,9 @@ def check_rows(estimator: BaseEstimator, X: Any, *, reset: bool = True) -> Any:
     """X as a 2-d array or CSR matrix of finite numbers, copied only where it has to be."""
     if is_spread(X):
         raise TypeError(
-            f"X is a Dask {type(X).__name__}, and {type(estimator).__name__} needs the rows in this "
-            "process: X.compute() brings them here. KMeans, DPMeans, HardHDP, KFeatures and BPMeans "
-            "take Dask tables."
+            f"X is a Dask {type(X).__name__}, and {type(estimator).__name__} needs the rows in "
+            "this process: X.compute() brings them here. KMeans, DPMeans, HardHDP, KFeatures and "
+            "BPMeans take Dask tables."
         )
     X = without_arrow(X)
     return canonical(validate_data(estimator, X, reset=reset, accept_sparse="csr", dtype=DTYPES))

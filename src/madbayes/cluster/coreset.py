@@ -25,6 +25,7 @@ from madbayes._engine.rows import Rows, segments
 from madbayes._engine.threads import Run
 from madbayes._kernels.rows import distances_to
 
+
 class Coreset(NamedTuple):
     """Some rows, in their order, and what each of them weighs."""
 

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from madbayes._engine.rows import Rows
 from madbayes._engine.seeding import squared_distances
 from madbayes._engine.threads import workers
 from madbayes._estimators.fitting import begin, warn_if_unfinished
@@ -19,6 +18,7 @@ from madbayes.cluster.farthest import last_gap
 from madbayes.cluster.kmeans import KMeansResult
 from madbayes.distributed.directions import weight_directions
 from madbayes.distributed.partition import SpreadPartition, measure_spread
+from madbayes.distributed.piece import Share
 from madbayes.distributed.table import SpreadTable, spread_table
 from madbayes.distributed.tasks import fetch, keep, task
 
@@ -80,24 +80,23 @@ def spread_gap(table: SpreadTable, mean: np.ndarray, k: int) -> float:
     """`cluster.farthest.largest_gap`."""
     if table.unit and mean.any():
         mean = mean / np.linalg.norm(mean)
-    closest: list[Any] = [None] * len(table.cuts)
+    closest: list[Any] = [None] * len(table.shares)
 
     def farthest_from(member: np.ndarray) -> tuple[int, float]:
-        whole = zip(table.rows, table.weights, closest, strict=True)
-        closest[:] = keep([task(nearer, *parts, member, table.unit) for parts in whole])
+        whole = zip(table.shares, closest, strict=True)
+        closest[:] = keep([task(nearer, *each, member) for each in whole])
         tops = fetch([task(top, each) for each in closest])
         s = int(np.argmax([value for _, value in tops]))
-        return table.cuts[s][0] + tops[s][0], tops[s][1]
+        return table.spans[s][0] + tops[s][0], tops[s][1]
 
     return last_gap(mean, k, farthest_from, table.take)
 
 
-def nearer(
-    rows: np.ndarray, weight: np.ndarray, closest: Any, member: np.ndarray, unit: bool
-) -> np.ndarray:
-    d2 = squared_distances(Rows(rows, unit=unit), 0, len(rows), member)[0]
+def nearer(share: Share, closest: Any, member: np.ndarray) -> np.ndarray:
+    """The squared distance of each row to the nearest member."""
+    d2 = squared_distances(share.source, 0, len(share.rows), member)[0]
     d2 = d2 if closest is None else np.minimum(d2, closest)
-    return np.where(weight == 0, 0.0, d2) if weight.shape[0] else d2
+    return np.where(share.weight == 0, 0.0, d2) if share.weight.shape[0] else d2
 
 
 def top(closest: np.ndarray) -> tuple[int, float]:
@@ -109,23 +108,24 @@ def top(closest: np.ndarray) -> tuple[int, float]:
 
 
 class Seen:
-    """How often each label occurs in each segment."""
+    """How often each label occurs in each share."""
 
-    def __init__(self, parts: list[tuple[np.ndarray, np.ndarray, np.ndarray]]) -> None:
+    def __init__(self, parts: list[tuple[Any, ...]]) -> None:
         self.counted = np.array([part[0] for part in parts])  # rows of positive weight
-        self.total = np.sum([part[1] for part in parts], axis=0)
+        self.total = np.sum([each for part in parts for each in part[1]], axis=0)
         self.any = np.any([part[2] for part in parts], axis=0)
 
 
 def count_labels(table: SpreadTable, labels: list[Any], k: int) -> Seen:
-    return Seen(fetch([task(count, z, w, k) for z, w in zip(labels, table.weights, strict=True)]))
+    whole = zip(table.shares, labels, strict=True)
+    return Seen(fetch([task(count, *each, k) for each in whole]))
 
 
-def count(labels: np.ndarray, weight: np.ndarray, k: int) -> tuple[np.ndarray, ...]:
-    weight = weight if weight.shape[0] else np.ones(len(labels))
+def count(share: Share, labels: np.ndarray, k: int) -> tuple[Any, ...]:
+    weight = share.weight if share.weight.shape[0] else np.ones(len(labels))
     return (
         np.bincount(labels[weight > 0], minlength=k),
-        np.bincount(labels, weight, minlength=k),
+        [np.bincount(labels[a:b], weight[a:b], minlength=k) for a, b in share.cuts],
         np.bincount(labels, minlength=k) > 0,
     )
 
@@ -136,7 +136,7 @@ def calibrate(model: Any, table: SpreadTable, labels: list[Any], seen: Seen) -> 
     few_rows = counted.sum() <= MOST_ROWS
     take = counted if few_rows else np.minimum(counted, at_most(counted, MOST_ROWS))
     before = np.cumsum(seen.counted, axis=0) - seen.counted
-    whole = zip(table.rows, table.weights, labels, before, strict=True)
+    whole = zip(table.shares, labels, before, strict=True)
     parts = fetch([task(draw, *each, take, counted) for each in whole])
     X, label, weight = (np.concatenate(column) for column in zip(*parts, strict=True))
     if not few_rows:
@@ -148,15 +148,10 @@ def calibrate(model: Any, table: SpreadTable, labels: list[Any], seen: Seen) -> 
 
 
 def draw(
-    rows: np.ndarray,
-    weight: np.ndarray,
-    labels: np.ndarray,
-    before: np.ndarray,
-    take: np.ndarray,
-    counted: np.ndarray,
+    share: Share, labels: np.ndarray, before: np.ndarray, take: np.ndarray, counted: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Evenly spaced rows of each cluster, with their labels and weights."""
-    weight = weight if weight.shape[0] else np.ones(len(labels))
+    weight = share.weight if share.weight.shape[0] else np.ones(len(labels))
     at = np.flatnonzero(weight > 0)
     label = labels[at]
     order = np.argsort(label, kind="stable")
@@ -164,4 +159,4 @@ def draw(
     place = np.empty(at.size, np.int64)
     place[order] = np.arange(at.size) - (np.cumsum(size) - size)[label[order]]
     at = at[evenly(before[label] + place, take[label], counted[label])]
-    return rows[at], labels[at], weight[at]
+    return share.rows[at], labels[at], weight[at]

@@ -8,7 +8,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from madbayes.distributed.table import as_array, load, spread_weight
-from madbayes.distributed.tasks import fetch, task
+from madbayes.distributed.tasks import fetch, same, task
 
 
 def blocks_of(model: Any, X: Any) -> tuple[list[Any], tuple[int, ...], Any, Any]:
@@ -85,10 +85,6 @@ def without_labels(model: Any) -> Any:
     heavy = ("labels_", "local_labels_", "assignments_", "path_")
     vars(lean).update({k: v for k, v in vars(model).items() if k not in heavy})
     return lean
-
-
-def same(value: Any) -> Any:
-    return value
 
 
 def apply(model: Any, name: str, rows: Any, names: Any, args: tuple, options: dict) -> Any:

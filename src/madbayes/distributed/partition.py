@@ -6,7 +6,6 @@ numbers for each segment and one table of sums back. Sums meet in a tree, in the
 machine adds them (docs/adr/0022).
 """
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -16,50 +15,29 @@ from madbayes._engine.lloyd import serial
 from madbayes._engine.partition import (
     Frame,
     Partition,
-    add_up,
     check_closeness,
     make_frame,
     open_by_rule,
-    scatter,
 )
 from madbayes._engine.rows import DIRECT_COLUMNS, MAX_SEGMENTS, Rows, segments
 from madbayes._engine.seeding import spread_rows
 from madbayes.distributed import piece
-from madbayes.distributed.piece import NO_WEIGHT
-from madbayes.distributed.table import Cut, SpreadTable, cut_anew
-from madbayes.distributed.tasks import fetch, keep, task
+from madbayes.distributed.table import SpreadTable, overlaps
+from madbayes.distributed.tasks import fetch, keep, same, task
 
 
 def measure_spread(table: SpreadTable) -> Frame:
     """`_engine.partition.measure_to_fit`."""
     first = 0
     if table.weighted:
-        found = fetch([task(first_positive, w) for w in table.weights])
+        found = table.each(piece.first_positive)
         at = next((s for s, row in enumerate(found) if row >= 0), None)
         if at is None:
             raise ValueError("sample_weight: all weights are zero, so no row is left to fit.")
-        first = table.cuts[at][0] + found[at]
+        first = table.spans[at][0] + found[at]
     origin = table.take(np.array([first]))[0]
-    parts = fetch(
-        [
-            task(add_up_piece, rows, weight, origin, table.unit)
-            for rows, weight in zip(table.rows, table.weights, strict=True)
-        ]
-    )
+    parts = [part for share in table.each(piece.add_up_all, origin) for part in share]
     return check_closeness(make_frame(origin, parts))
-
-
-def first_positive(weight: np.ndarray) -> int:
-    found = np.flatnonzero(weight > 0)
-    return int(found[0]) if found.size else -1
-
-
-def add_up_piece(rows: np.ndarray, weight: np.ndarray, origin: np.ndarray, unit: bool) -> Any:
-    return add_up(Rows(rows, unit=unit), weight, origin, (0, len(rows)))
-
-
-def scatter_piece(rows: np.ndarray, weight: np.ndarray, mean: np.ndarray, unit: bool) -> float:
-    return scatter(Rows(rows, unit=unit), weight, mean, (0, len(rows)))
 
 
 class SpreadPartition(Partition):
@@ -76,50 +54,47 @@ class SpreadPartition(Partition):
         self._bounds_for = None
         self._group, self._n_groups = np.empty(0, dtype=np.int32), 0
         self._use32 = True
-        self._cuts, self._k = table.cuts, 0
-        self._data = list(zip(table.rows, table.weights, strict=True))
-        self._states = keep([task(piece.first_state, rows) for rows in table.rows])
+        self._table, self._k = table, 0  # the rows as they are cut at present
+        self._states: list[Any] = [None] * len(table.spans)
         self._frame = keep([task(same, frame)])[0]  # what tasks share is sent once
         self._whole: tuple[np.ndarray, np.ndarray, np.ndarray] | None = None
+        self._far_count = np.zeros(len(table.spans), np.int64)
         self._proposed: tuple[np.ndarray, ...] = ()
-        self._far_count = np.zeros(len(self._cuts), np.int64)
 
-    # Segments that hold the labels
+    # Where the rows are
 
     @property
     def labels(self) -> Any:  # type: ignore[override]
-        """Tasks, one for each segment of the table."""
-        return [task(labels_of, state) for state in self._at(self.source.cuts)]
+        """Tasks, one for each share of the table."""
+        return [task(piece.labels_of, state) for state in self._states_of(self.source)]
 
-    def _at(self, cuts: list[Cut]) -> list[Any]:
-        """The states of other segments."""
-        if cuts == self._cuts:
+    def _states_of(self, table: SpreadTable) -> list[Any]:
+        """The states of the rows of a table that is cut in other places."""
+        if table.spans == self._table.spans and table.cuts == self._table.cuts:
             return self._states
-        parts = [task(tuple_of, state) for state in self._states]
-        out = []
-        for a, b in cuts:
-            here = [
-                (part, max(a - first, 0), b - first)
-                for part, (first, last) in zip(parts, self._cuts, strict=True)
-                if first < b and a < last
+        parts = overlaps(self._table.spans, table.spans)
+        return keep(
+            [
+                task(
+                    *(piece.join_states, table.d, table.local_cuts(at)),
+                    *(task(piece.parts_of, self._states[s], a, b) for s, a, b in each),
+                )
+                for at, each in enumerate(parts)
             ]
-            out.append(task(join_states, self.source.d, [list(each) for each in here]))
-        return keep(out)
+        )
 
     def _make_room(self, k: int) -> None:
         if k == self._k:
             return
         cuts, before = segments(self.source.n, k), self._k
         self._k, self._whole = k, None
-        if cuts != self._cuts:
-            self._states = self._at(cuts)
-            table = self.source
-            rows = keep(cut_anew(table.rows, table.cuts, cuts))
-            weights = [NO_WEIGHT] * len(cuts)
-            if table.weighted:
-                weights = keep(cut_anew(table.weights, table.cuts, cuts))
-            self._data = list(zip(rows, weights, strict=True))
-            self._cuts = cuts
+        if cuts != self._table.cuts:
+            table = self.source.cut_at(cuts)
+            if before:
+                self._states = self._states_of(table)
+            else:
+                self._states = [None] * len(table.spans)
+            self._table = table
             if before and self._all_assigned():
                 self.recount()
 
@@ -134,8 +109,8 @@ class SpreadPartition(Partition):
             else:
                 self._group, self._n_groups = make_groups((centers - self.offset) * self.scale)
 
-    def _overlapping(self, first: int, last: int) -> Iterator[int]:
-        return (s for s, (a, b) in enumerate(self._cuts) if a < last and first < b)
+    def _touched(self, first: int, last: int) -> list[int]:
+        return [s for s, (a, b) in enumerate(self._table.spans) if a < last and first < b]
 
     # Assignment
 
@@ -143,52 +118,54 @@ class SpreadPartition(Partition):
         self, centers: np.ndarray, penalty: float | None, first: int, last: int, fresh: bool
     ) -> np.ndarray:
         previous = None if fresh else self._bounds_for
-        separate = centers.shape[0] ** 2 * 4 <= self.source.n
-        view = task(
-            *(piece.make_view, centers, previous, self._group, self._n_groups, self._frame),
-            separate,
-        )
-        touched = list(self._overlapping(first, last))
-        new = keep(
-            [
-                view,
-                *(
-                    task(
-                        *(piece.assign, *self._data[s], self._states[s], view),
-                        *(
-                            self._frame,
-                            self.unit,
-                            (first - self._cuts[s][0], last - self._cuts[s][0]),
-                        ),
-                        *(penalty, fresh, self._use32),
-                    )
-                    for s in touched
-                ),
-            ]
-        )
-        for s, state in zip(touched, new[1:], strict=True):
+        groups, separate = (self._group, self._n_groups), len(centers) ** 2 * 4 <= self.source.n
+        view = task(piece.make_view, centers, previous, *groups, self._frame, separate)
+        how = (penalty, fresh, self._use32)
+        touched = self._touched(first, last)
+        tasks = []
+        for s in touched:
+            share, state, start = self._table.shares[s], self._states[s], self._table.spans[s][0]
+            span = (first - start, last - start)
+            tasks.append(task(piece.assign, share, state, view, self._frame, span, *how))
+        return self._update(touched, [view, *tasks], sums=True)
+
+    def _update(self, touched: list[int], tasks: list[Any], sums: bool = False) -> np.ndarray:
+        """Keep the new states (behind what they share); the statistics of all segments."""
+        for s, state in zip(touched, keep(tasks)[1:], strict=True):
             self._states[s] = state
-        stats = self._statistics(touched)
-        self._far_count = stats[:, 2].astype(np.int64)
+        self._whole = None
+        if sums and len(touched) == len(self._states):  # they will be asked for next
+            stats = self._sum_up()[0]
+        else:
+            parts = fetch([task(piece.stats, self._states[s]) for s in touched])
+            stats = np.vstack(parts)
+        ends = np.cumsum([len(self._table.local_cuts(s)) for s in touched])
+        self._far_count[:] = 0
+        for s, part in zip(touched, np.split(stats[:, 2], ends[:-1]), strict=True):
+            self._far_count[s] = int(part.sum())
         return stats.sum(axis=0)
 
-    def _statistics(self, touched: list[int]) -> np.ndarray:
-        """(segments, 4); the sums come along when all segments took part."""
-        self._whole = None
-        if len(touched) == len(self._cuts):
-            return self._sum_up()[0]
-        stats = np.zeros((len(self._cuts), 4))
-        stats[touched] = fetch([task(piece.stats, self._states[s]) for s in touched])
-        return stats
-
     def _sum_up(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Statistics of each segment, sums and counts: the tree of `merge_sums`."""
         if self._whole is None:
             level = [task(piece.report, state, self._k) for state in self._states]
-            while len(level) > 1:
+            spans = [(cuts[0], cuts[-1] + 1) for cuts in self._table.numbers()]
+            while spans[-1][1] > 1:
+                n = spans[-1][1]
+                nodes = [(i, min(n, i + MAX_SEGMENTS)) for i in range(0, n, MAX_SEGMENTS)]
                 level = [
-                    task(piece.merge, *level[i : i + MAX_SEGMENTS])
-                    for i in range(0, len(level), MAX_SEGMENTS)
+                    task(
+                        piece.merge,
+                        *(
+                            level[s]
+                            if (a, b) == (0, size(spans[s]))
+                            else task(piece.some, level[s], a, b)
+                            for s, a, b in each
+                        ),
+                    )
+                    for each in overlaps(spans, nodes)
                 ]
+                spans = [(i, i + 1) for i in range(len(nodes))]
             self._whole = fetch([task(piece.finish, level[0])])[0]
         return self._whole
 
@@ -201,39 +178,36 @@ class SpreadPartition(Partition):
     def counts(self) -> np.ndarray:
         return self._sum_up()[2]
 
-    def _each(self, function: Any, *args: Any) -> list[Any]:
-        """A task for each segment."""
-        whole = zip(self._data, self._states, strict=True)
-        return [task(function, *data, state, self.unit, *args) for data, state in whole]
-
     def recount(self) -> None:
-        self._states, self._whole = keep(self._each(piece.recount, self._k)), None
+        whole = zip(self._table.shares, self._states, strict=True)
+        self._states = keep([task(piece.recount, *each, self._k) for each in whole])
+        self._whole = None
 
     def measure_sse(self, centers: np.ndarray) -> float:
-        exact = keep([task(same, np.ascontiguousarray(centers, dtype=np.float64))])[0]
-        table = self.source
-        whole = zip(table.rows, table.weights, self._at(table.cuts), strict=True)
-        parts = fetch([task(piece.error, *parts, self.unit, exact) for parts in whole])
-        self.sse = self._sse_peak = float(sum(parts))
+        exact = task(same, np.ascontiguousarray(centers, dtype=np.float64))
+        whole = zip(self.source.shares, self._states_of(self.source), strict=True)
+        parts = fetch([task(piece.error, *each, exact) for each in whole])
+        self.sse = self._sse_peak = float(sum(error for share in parts for error in share))
         return self.sse
 
     def farthest(self, centers: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
-        exact = keep([task(same, centers)])[0]
-        parts = fetch(self._each(piece.farthest, exact, count))
-        rows = np.concatenate([at + a for (at, _), (a, _) in zip(parts, self._cuts, strict=True)])
+        whole = zip(self._table.shares, self._states, strict=True)
+        exact = task(same, centers)
+        parts = fetch([task(piece.farthest, *each, exact, count) for each in whole])
+        starts = [a for a, _ in self._table.spans]
+        rows = np.concatenate([at + a for (at, _), a in zip(parts, starts, strict=True)])
         d2 = np.concatenate([part[1] for part in parts])
         order = np.argsort(-d2, kind="stable")[:count]
         return rows[order], d2[order]
 
     def move(self, row: int, to: int, d2: float) -> None:
-        s = next(self._overlapping(row, row + 1))
-        at = row - self._cuts[s][0]
-        rows, weight = self._data[s]
-        w = float(fetch([task(value_at, weight, at)])[0]) if self.source.weighted else 1.0
-        moved = task(piece.move, rows, weight, self._states[s], self.unit, at, to, self._k)
+        s = self._touched(row, row + 1)[0]
+        share, at = self._table.shares[s], row - self._table.spans[s][0]
+        w = float(fetch([task(piece.weights_at, share, np.array([at]))])[0][0])
+        moved = task(piece.move, share, self._states[s], at, to, self._k)
         self._states[s] = keep([moved])[0]
         self._add_sse(-w * d2)
-        self._bounds_for, self._whole = None, None
+        self._bounds_for = self._whole = None
 
     def drop(self, keep_: np.ndarray) -> None:
         self._states = keep([task(piece.drop, state, keep_) for state in self._states])
@@ -245,37 +219,28 @@ class SpreadPartition(Partition):
     # Openings (KJ Algorithm 1)
 
     def far_rows(self, first: int, last: int, most: int) -> np.ndarray:
-        """They come with what `open_clusters` asks next, from as few segments as have enough."""
-        wanted, asked = [], 0
-        for s in self._overlapping(first, last):
+        """They come with what `open_clusters` asks next, from as few shares as have enough."""
+        asked, starts, wanted = 0, [], []
+        for s in self._touched(first, last):
             if self._far_count[s] and asked < most:
-                a = self._cuts[s][0]
-                args = (self.unit, (first - a, last - a), most - asked)
-                wanted.append((s, task(piece.far, self._data[s][0], self._states[s], *args)))
+                start = self._table.spans[s][0]
+                span, share = (first - start, last - start), self._table.shares[s]
+                wanted.append(task(piece.far, share, self._states[s], span, most - asked))
+                starts.append(start)
                 asked += int(self._far_count[s])
         if not wanted:
             return np.empty(0, np.int64)
-        parts = fetch([each for _, each in wanted])
-        far = np.concatenate(
-            [at + self._cuts[s][0] for (s, _), (at, _, _) in zip(wanted, parts, strict=True)]
-        )
-        weight = np.ones(far.size)
-        if self.source.weighted:
-            own = [
-                task(value_at, self._data[s][1], part[0])
-                for (s, _), part in zip(wanted, parts, strict=True)
-            ]
-            weight = np.concatenate(fetch(own))
-        rows = np.concatenate([part[2] for part in parts]).astype(np.float64)
-        self._proposed = (far, rows, weight, np.concatenate([part[1] for part in parts]))
-        return far[:most]
+        parts = fetch(wanted)
+        at, rows, weight, labels = (np.concatenate(column) for column in zip(*parts, strict=True))
+        at = at + np.repeat(starts, [len(part[0]) for part in parts])
+        self._proposed = (at, rows.astype(np.float64), weight, labels)
+        return at
 
     def open_clusters(
         self, centers: np.ndarray, far: np.ndarray, penalty: float, limit: int
     ) -> np.ndarray:
         _, rows, weight, labels = (part[: far.size] for part in self._proposed)
-        opened = open_by_rule(rows, weight, labels, centers, penalty, limit)
-        return far[opened]
+        return far[open_by_rule(rows, weight, labels, centers, penalty, limit)]
 
     def _take_opened(self, rows: np.ndarray) -> np.ndarray:
         return self._proposed[1][np.searchsorted(self._proposed[0], rows)]
@@ -284,62 +249,29 @@ class SpreadPartition(Partition):
         self, exact: np.ndarray, new: np.ndarray, opened_at: np.ndarray, last: int
     ) -> np.ndarray:
         openings = task(piece.make_openings, exact, new, opened_at, self.scale)
-        touched = list(self._overlapping(int(opened_at[0]), last))
-        states = keep(
-            [
-                openings,
-                *(
-                    task(
-                        *(piece.offer, *self._data[s], self._states[s], openings, self._frame),
-                        *(self.unit, self._cuts[s][0], last),
-                    )
-                    for s in touched
-                ),
-            ]
-        )
-        for s, state in zip(touched, states[1:], strict=True):
-            self._states[s] = state
-        stats = np.zeros((len(self._cuts), 4))
-        stats[touched] = fetch([task(piece.stats, self._states[s]) for s in touched])
-        self._whole = None
-        return stats.sum(axis=0)
+        touched = self._touched(int(opened_at[0]), last)
+        tasks = []
+        for s in touched:
+            share, start = self._table.shares[s], self._table.spans[s][0]
+            tasks.append(
+                task(piece.offer, share, self._states[s], openings, self._frame, start, last)
+            )
+        return self._update(touched, [openings, *tasks])
 
     # Starts
 
     def mean_variance(self) -> float:
-        table, mean = self.source, self.frame.mean[None, :]
-        parts = fetch(
-            [
-                task(scatter_piece, rows, weight, mean, self.unit)
-                for rows, weight in zip(table.rows, table.weights, strict=True)
-            ]
-        )
-        return sum(parts) / (self.frame.total_weight * table.d)
+        parts = self.source.each(piece.scatter_all, self.frame.mean[None, :])
+        total = sum(part for share in parts for part in share)
+        return total / (self.frame.total_weight * self.source.d)
 
     def spread(self, k: int) -> tuple[Rows, np.ndarray]:
         table, rows = self.source, spread_rows(self.source.n, k)
         if rows is None:
-            return Rows(table.all_rows(), unit=self.unit), table.all_weights()
+            X, weight = table.everything()
+            return Rows(X, unit=self.unit), weight
         return Rows(table.take(rows)), table.take_weights(rows)
 
 
-def same(value: Any) -> Any:
-    return value
-
-
-def value_at(values: np.ndarray, at: Any) -> Any:
-    return values[at]
-
-
-def labels_of(state: piece.State) -> np.ndarray:
-    return state.labels
-
-
-def tuple_of(state: piece.State) -> tuple:
-    return tuple(state[:4])
-
-
-def join_states(d: int, parts: list[Any]) -> piece.State:
-    """A state from parts of others; the sums begin at zero."""
-    columns = zip(*([array[a:b] for array in each] for each, a, b in parts), strict=True)
-    return piece.State(*(np.concatenate(column) for column in columns), piece.empty_tally(0, d))
+def size(span: tuple[int, int]) -> int:
+    return span[1] - span[0]

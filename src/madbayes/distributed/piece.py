@@ -1,8 +1,9 @@
-"""What a worker does with the rows of one segment.
+"""What a worker does with its share of the rows: one or more segments, one after the other.
 
 These functions run in tasks. Each returns a new `State` and leaves the old one as it was, so that
-a step can be repeated when a worker is lost. The arithmetic is that of `_engine.partition`, called
-for one segment: the sums that come out are the same to the bit.
+a step can be repeated when a worker is lost. The arithmetic is that of `_engine.partition`, segment
+by segment: the sums that come out are the same to the bit. `cuts` are the segments, counted from
+the first row of the share.
 """
 
 import threading
@@ -16,25 +17,41 @@ from madbayes._engine.partition import (
     Frame,
     Partition,
     add_in_order,
+    add_up,
     half_gaps,
     own_distances,
+    scatter,
 )
-from madbayes._engine.rows import Rows
+from madbayes._engine.rows import Rows, spatial_order
 from madbayes._engine.threads import workers
 from madbayes._kernels.assign import Centers, Tally, move_row
 from madbayes._kernels.rows import squared_error, tally_rows
 
 NO_WEIGHT = np.empty(0)
+Cuts = list[tuple[int, int]]
+
+
+class Share(NamedTuple):
+    """The rows of one or more segments."""
+
+    rows: np.ndarray
+    weight: np.ndarray  # empty: all ones
+    cuts: Cuts
+    unit: bool
+
+    @property
+    def source(self) -> Rows:
+        return Rows(self.rows, unit=self.unit)
 
 
 class State(NamedTuple):
-    """What is remembered of the rows of a segment between passes."""
+    """What is remembered of the rows of a share between passes."""
 
     labels: np.ndarray
     upper: np.ndarray
     lower: np.ndarray
     far: np.ndarray
-    tally: Tally
+    tallies: list[Tally]  # one for each segment
 
 
 class Report(NamedTuple):
@@ -55,14 +72,14 @@ class Openings(NamedTuple):
     half_gap: np.ndarray
 
 
-def first_state(rows: np.ndarray) -> State:
-    m = len(rows)
+def first_state(share: Share) -> State:
+    m = len(share.rows)
     return State(
         np.full(m, -1, np.int32),
         np.empty(m, np.float32),
         np.empty((m, 0), np.float32),
         np.zeros(m, np.uint8),
-        empty_tally(0, rows.shape[1]),
+        [empty_tally(0, share.rows.shape[1]) for _ in share.cuts],
     )
 
 
@@ -71,19 +88,22 @@ def empty_tally(k: int, d: int) -> Tally:
     return Tally(np.zeros(shape), np.zeros(shape), np.zeros(k, np.int64), np.zeros(4))
 
 
-def tally_for(tally: Tally, k: int) -> Tally:
-    """A copy with room for k clusters; statistics at zero."""
-    new = empty_tally(k, tally.sums.shape[1] - 1)
-    m = min(k, tally.sums.shape[0])
-    for old, now in zip(tally[:3], new[:3], strict=True):
-        now[:m] = old[:m]
-    return new
+def tallies_for(state: State, k: int) -> list[Tally]:
+    """Copies with room for k clusters; statistics at zero."""
+    out = []
+    for tally in state.tallies:
+        new = empty_tally(k, tally.sums.shape[1] - 1)
+        m = min(k, tally.sums.shape[0])
+        for old, now in zip(tally[:3], new[:3], strict=True):
+            now[:m] = old[:m]
+        out.append(new)
+    return out
 
 
-def opened(rows: np.ndarray, weight: np.ndarray, frame: Frame, unit: bool, state: State) -> Any:
-    """The segment as a partition of its own, in arrays that may be changed."""
-    weighted = weight if weight.shape[0] else None
-    part = Partition(Rows(rows, unit=unit), weighted, serial, frame, unit=unit)
+def opened(share: Share, frame: Frame, state: State) -> Any:
+    """The share as a partition of its own, in arrays that may be changed."""
+    weight = share.weight if share.weight.shape[0] else None
+    part = Partition(share.source, weight, serial, frame, unit=share.unit)
     part.labels, part._upper = state.labels.copy(), state.upper.copy()
     part._lower, part._far = state.lower.copy(), state.far.copy()
     return part
@@ -102,31 +122,32 @@ def make_view(
 
 
 def assign(
-    rows: np.ndarray,
-    weight: np.ndarray,
-    state: State,
+    share: Share,
+    state: State | None,
     view: Centers,
     frame: Frame,
-    unit: bool,
-    cut: tuple[int, int],
+    span: tuple[int, int],
     penalty: float | None,
     fresh: bool,
     use32: bool,
 ) -> State:
-    """Nearest centres for the rows `cut` of the segment."""
-    a, b = max(0, cut[0]), min(len(rows), cut[1])
-    part = opened(rows, weight, frame, unit, state)
+    """Nearest centres for the rows `span`."""
+    state = state or first_state(share)
+    part = opened(share, frame, state)
     part._use32 = use32
     t = len(view.start) - 1
     if part._lower.shape[1] != t:
-        part._lower = np.empty((len(rows), t), np.float32)
-    if fresh:
-        part._upper[a:b] = np.inf
-        part._lower[a:b] = 0.0
-    tally = tally_for(state.tally, len(view.exact))
+        part._lower = np.empty((len(share.rows), t), np.float32)
+    tallies, local = tallies_for(state, len(view.exact)), threading.local()
     with workers(1):
-        part._assign_range(a, b, view, tally, penalty, fresh, threading.local(), None)
-    return State(part.labels, part._upper, part._lower, part._far, tally)
+        for (a, b), tally in zip(share.cuts, tallies, strict=True):
+            a, b = max(a, span[0]), min(b, span[1])
+            if a < b:
+                if fresh:
+                    part._upper[a:b] = np.inf
+                    part._lower[a:b] = 0.0
+                part._assign_range(a, b, view, tally, penalty, fresh, local, None)
+    return State(part.labels, part._upper, part._lower, part._far, tallies)
 
 
 def make_openings(
@@ -136,117 +157,198 @@ def make_openings(
 
 
 def offer(
-    rows: np.ndarray,
-    weight: np.ndarray,
-    state: State,
-    openings: Openings,
-    frame: Frame,
-    unit: bool,
-    start: int,
-    last: int,
+    share: Share, state: State, openings: Openings, frame: Frame, start: int, last: int
 ) -> State:
     """Rows up to `last` may move to clusters that were opened before them."""
-    part = opened(rows, weight, frame, unit, state)
+    part = opened(share, frame, state)
     exact, new, opened_at, half_gap = openings
-    tally = tally_for(state.tally, len(exact) + len(new))
-    until = min(len(rows), last - start)
-    part._offer_range(0, until, new, opened_at - start, half_gap, exact, tally)
-    return State(part.labels, part._upper, part._lower, part._far, tally)
+    tallies = tallies_for(state, len(exact) + len(new))
+    for (a, b), tally in zip(share.cuts, tallies, strict=True):
+        until = min(b, last - start)
+        part._offer_range(a, until, new, opened_at - start, half_gap, exact, tally)
+    return State(part.labels, part._upper, part._lower, part._far, tallies)
 
 
-def move(
-    rows: np.ndarray, weight: np.ndarray, state: State, unit: bool, row: int, to: int, k: int
-) -> State:
+def move(share: Share, state: State, row: int, to: int, k: int) -> State:
     """Put one row into another cluster."""
-    tally, labels = tally_for(state.tally, k), state.labels.copy()
-    w = weight[row] if weight.shape[0] else 1.0
+    tallies, labels = tallies_for(state, k), state.labels.copy()
+    w = share.weight[row] if share.weight.shape[0] else 1.0
     if w > 0:
-        x = Rows(rows, unit=unit).take(np.array([row]))
-        move_row(x, 0, w, labels[row], to, tally)
+        at = next(s for s, (a, b) in enumerate(share.cuts) if a <= row < b)
+        move_row(share.source.take(np.array([row])), 0, w, labels[row], to, tallies[at])
     labels[row] = to
-    return state._replace(labels=labels, tally=tally)
+    return state._replace(labels=labels, tallies=tallies)
 
 
 def drop(state: State, keep: np.ndarray) -> State:
     """Forget empty clusters; labels move up."""
-    tally = tally_for(state.tally, len(keep))
     new_label = np.where(keep, np.cumsum(keep) - 1, -1).astype(np.int32)
     return state._replace(
         labels=new_label[state.labels],
-        tally=Tally(tally.sums[keep], tally.low[keep], tally.count[keep], tally.stats),
+        tallies=[
+            Tally(t.sums[keep], t.low[keep], t.count[keep], t.stats)
+            for t in tallies_for(state, len(keep))
+        ],
     )
 
 
-def recount(rows: np.ndarray, weight: np.ndarray, state: State, unit: bool, k: int) -> State:
+def recount(share: Share, state: State, k: int) -> State:
     """The sums afresh from the labels."""
-    tally = empty_tally(k, rows.shape[1])
-    for a, b, block in Rows(rows, unit=unit).blocks(0, len(rows)):
-        tally_rows(block, weight[a:b], state.labels[a:b], tally)
-    return state._replace(tally=tally)
+    tallies = [empty_tally(k, share.rows.shape[1]) for _ in share.cuts]
+    for cut, tally in zip(share.cuts, tallies, strict=True):
+        for a, b, block in share.source.blocks(*cut):
+            tally_rows(block, share.weight[a:b], state.labels[a:b], tally)
+    return state._replace(tallies=tallies)
 
 
-def report(state: State, k: int) -> Report:
-    tally = state.tally
-    if tally.sums.shape[0] != k:
-        tally = tally_for(tally, k)
-    return Report(state.tally.stats[None, :], tally.sums, tally.low, tally.count)
+# What leaves the worker
 
 
-def merge(*reports: Report) -> Report:
+def report(state: State, k: int) -> list[Report]:
+    """One for each segment."""
+    fits = state.tallies[0].sums.shape[0] == k
+    tallies = state.tallies if fits else tallies_for(state, k)
+    whole = zip(state.tallies, tallies, strict=True)
+    return [Report(old.stats[None, :], new.sums, new.low, new.count) for old, new in whole]
+
+
+def merge(*parts: list[Report]) -> list[Report]:
     """One inner node of the tree of sums."""
-    high, low = add_in_order([(part.sums, part.low) for part in reports])
-    return Report(
-        np.vstack([part.stats for part in reports]),
-        high,
-        low,
-        np.sum([part.count for part in reports], axis=0),
-    )
+    reports = [report for part in parts for report in part]
+    high, low = add_in_order([(report.sums, report.low) for report in reports])
+    count = np.sum([report.count for report in reports], axis=0)
+    return [Report(np.vstack([report.stats for report in reports]), high, low, count)]
 
 
-def finish(whole: Report) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def some(reports: list[Report], a: int, b: int) -> list[Report]:
+    return reports[a:b]
+
+
+def finish(whole: list[Report]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """The root: statistics of each segment, sums, counts."""
-    return whole.stats, whole.sums + whole.low, whole.count
+    return whole[0].stats, whole[0].sums + whole[0].low, whole[0].count
 
 
 def stats(state: State) -> np.ndarray:
-    return state.tally.stats
+    return np.array([tally.stats for tally in state.tallies])
 
 
 def lowest(state: State) -> int:
     return int(state.labels.min(initial=0))
 
 
-def error(rows: np.ndarray, weight: np.ndarray, state: State, unit: bool, centers: Any) -> float:
-    """Σ w d² of the labels and `centers`."""
-    return sum(
-        squared_error(block, weight[a:b], state.labels[a:b], centers)
-        for a, b, block in Rows(rows, unit=unit).blocks(0, len(rows))
-    )
+def error(share: Share, state: State, centers: np.ndarray) -> list[float]:
+    """Σ w d² of the labels and `centers`, for each segment."""
+    return [
+        sum(
+            squared_error(block, share.weight[a:b], state.labels[a:b], centers)
+            for a, b, block in share.source.blocks(*cut)
+        )
+        for cut in share.cuts
+    ]
 
 
-def far(
-    rows: np.ndarray, state: State, unit: bool, cut: tuple[int, int], most: int
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The first rows that are too far from all centres: where, their labels, the rows."""
-    a, b = max(0, cut[0]), min(len(rows), cut[1])
+def far(share: Share, state: State, span: tuple[int, int], most: int) -> tuple[np.ndarray, ...]:
+    """The first rows that are too far from all centres: where, rows, weights, labels."""
+    a, b = max(0, span[0]), min(len(share.rows), span[1])
     at = a + np.flatnonzero(state.far[a:b])[:most]
-    return at, state.labels[at], taken(rows, at, unit)
+    weight = share.weight[at] if share.weight.shape[0] else np.ones(at.size)
+    return at, taken(share, at), weight, state.labels[at]
 
 
 def farthest(
-    rows: np.ndarray, weight: np.ndarray, state: State, unit: bool, centers: np.ndarray, count: int
+    share: Share, state: State, centers: np.ndarray, count: int
 ) -> tuple[np.ndarray, np.ndarray]:
     """The rows farthest from their centres, and how far."""
-    d2 = np.concatenate(
-        [
-            own_distances(block, weight[a:b], state.labels[a:b], centers)
-            for a, b, block in Rows(rows, unit=unit).blocks(0, len(rows))
-        ]
-    )
+    parts = [
+        own_distances(block, share.weight[a:b], state.labels[a:b], centers)
+        for a, b, block in share.source.blocks(0, len(share.rows))
+    ]
+    d2 = np.concatenate(parts)
     at = np.argsort(-d2, kind="stable")[:count]
     return at, d2[at]
 
 
-def taken(rows: np.ndarray, at: np.ndarray, unit: bool) -> np.ndarray:
-    """Some rows in the type that they are kept in."""
-    return Rows(rows, unit=unit).take(at).astype(Rows(rows).dtype)
+def taken(share: Share, at: np.ndarray) -> np.ndarray:
+    """Some rows, in the type that they are kept in."""
+    return share.source.take(at).astype(share.source.dtype)
+
+
+def weights_at(share: Share, at: np.ndarray) -> np.ndarray:
+    return share.weight[at] if share.weight.shape[0] else np.ones(len(at))
+
+
+def add_up_all(share: Share, origin: np.ndarray) -> list[tuple[np.ndarray, float, float]]:
+    return [add_up(share.source, share.weight, origin, cut) for cut in share.cuts]
+
+
+def scatter_all(share: Share, mean: np.ndarray) -> list[float]:
+    return [scatter(share.source, share.weight, mean, cut) for cut in share.cuts]
+
+
+def first_positive(share: Share) -> int:
+    found = np.flatnonzero(share.weight > 0)
+    return int(found[0]) if found.size else -1
+
+
+def labels_of(state: State) -> np.ndarray:
+    return state.labels
+
+
+def parts_of(state: State, a: int, b: int) -> tuple[np.ndarray, ...]:
+    return tuple(array[a:b] for array in state[:4])
+
+
+def join_states(d: int, cuts: Cuts, *parts: tuple[np.ndarray, ...]) -> State:
+    """A state from parts of others; the sums begin at zero."""
+    arrays = (np.concatenate(column) for column in zip(*parts, strict=True))
+    return State(*arrays, [empty_tally(0, d) for _ in cuts])
+
+
+def rows_of(share: Share, a: int, b: int) -> tuple[np.ndarray, np.ndarray]:
+    return share.rows[a:b], share.weight[a:b]
+
+
+def join_shares(cuts: Cuts, unit: bool, *parts: tuple[np.ndarray, np.ndarray]) -> Share:
+    rows, weights = zip(*parts, strict=True)
+    if len(parts) == 1:
+        return Share(np.ascontiguousarray(rows[0]), weights[0], cuts, unit)
+    return Share(np.concatenate(rows), np.concatenate(weights), cuts, unit)
+
+
+# Rows near each other put next to each other
+
+
+def order_of(share: Share) -> np.ndarray:
+    return spatial_order(share.rows)
+
+
+def order_within(share: Share) -> np.ndarray:
+    """Each segment in an order of its own."""
+    return np.concatenate([a + spatial_order(share.rows[a:b]) for a, b in share.cuts])
+
+
+def in_order(share: Share, order: np.ndarray) -> Share:
+    return picked(share, order, 0, len(order), share.cuts)
+
+
+def picked(share: Share, order: np.ndarray, a: int, b: int, cuts: Cuts) -> Share:
+    weight = share.weight[order[a:b]] if share.weight.shape[0] else NO_WEIGHT
+    return Share(np.ascontiguousarray(share.rows[order[a:b]]), weight, cuts, share.unit)
+
+
+# metric="cosine"
+
+
+def zeros(share: Share) -> np.ndarray:
+    """Rows without a direction."""
+    return np.flatnonzero(~share.rows.any(axis=1))
+
+
+def of_directions(share: Share, zero: np.ndarray, weighted: bool) -> Share:
+    """Rows of length 1, zeros without weight."""
+    weight = share.weight
+    if weighted:
+        weight = weight.copy() if weight.shape[0] else np.ones(len(share.rows))
+        weight[zero] = 0.0
+    return share._replace(weight=weight, unit=True)

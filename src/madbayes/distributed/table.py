@@ -1,11 +1,14 @@
-"""A Dask array or data frame as segments of rows on the workers.
+"""A Dask array or data frame as shares of rows on the workers.
 
-The rows are cut where one machine cuts them (`_engine.rows.segments`), whatever the chunks are, so
-that every sum is made of the same parts. Neighbouring chunks are joined for that once, when a fit
-begins; the rows of a segment stay on their worker from then on.
+The rows are cut into the segments of one machine (`_engine.rows.segments`), whatever the chunks
+are, so that every sum is made of the same parts. A share is one or more segments: as many as fit
+the number of workers, since every task costs the scheduler some time. Neighbouring chunks are
+joined for that once, when a fit begins; shares stay on their workers from then on.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any
 
 import dask.array as da
@@ -18,75 +21,116 @@ from madbayes._engine.rows import (
     Rows,
     restore,
     segments,
-    spatial_order,
     worth_arranging,
 )
-from madbayes.distributed.piece import NO_WEIGHT, taken
-from madbayes.distributed.tasks import fetch, keep, remote, task
+from madbayes.distributed import piece
+from madbayes.distributed.piece import NO_WEIGHT, Share
+from madbayes.distributed.tasks import fetch, keep, lanes, remote, task
 
 Cut = tuple[int, int]
+SHARE_BYTES = 2**27  # of rows; a segment can be more
+
+
+def overlaps(old: list[Cut], new: list[Cut]) -> list[list[tuple[int, int, int]]]:
+    """For each new range its parts in old ones: (which, from, to), counted from their begin."""
+    starts, ends = np.array(old).T
+    out = []
+    for a, b in new:
+        first = int(np.searchsorted(ends, a, side="right"))
+        last = int(np.searchsorted(starts, b, side="left"))
+        out.append(
+            [
+                (s, int(max(a, starts[s]) - starts[s]), int(min(b, ends[s]) - starts[s]))
+                for s in range(first, last)
+                if starts[s] < ends[s]
+            ]
+        )
+    return out
 
 
 @dataclass(frozen=True)
 class SpreadTable:
-    """Rows in segments; `chunks` are the rows of each chunk of X."""
+    """Rows in shares; `chunks` are the numbers of rows of each chunk of X."""
 
-    rows: list[Any]  # of each segment, (rows, d)
-    weights: list[Any]  # of each segment; empty: all ones
-    cuts: list[Cut]
+    shares: list[Any]  # tasks that give a `Share` each
+    spans: list[Cut]  # the rows of each share
+    cuts: list[Cut]  # the segments
     n: int
     d: int
     dtype: np.dtype  # of the rows as the kernels see them
     chunks: tuple[int, ...]
+    weighted: bool = False
     unit: bool = False
-    order: list[Any] | None = None  # where the rows of each block of `blocks` came from
+    order: list[Any] | None = None  # of rows that `arranged` moved
     sparse = False
     sparsity = 1.0
 
-    @property
-    def weighted(self) -> bool:
-        return self.weights[0] is not NO_WEIGHT
+    def numbers(self) -> list[list[int]]:
+        """The numbers of the segments of each share."""
+        ends = [b for _, b in self.cuts]
+        edges = np.searchsorted(ends, [b for _, b in self.spans]) + 1
+        return [list(range(a, b)) for a, b in pairwise([0, *edges.tolist()])]
+
+    def local_cuts(self, at: int) -> list[Cut]:
+        """The segments of a share, counted from its first row."""
+        return local_cuts(self.cuts, self.spans[at])
+
+    def each(self, function: Callable[..., Any], *args: Any) -> list[Any]:
+        """`function(share, *args)` of all shares, here."""
+        return fetch([task(function, share, *args) for share in self.shares])
 
     def take(self, index: np.ndarray) -> np.ndarray:
         """Rows as a new float64 array."""
-        return self.take_kept(index).astype(np.float64)
-
-    def take_kept(self, index: np.ndarray) -> np.ndarray:
-        """The same in the type of the rows."""
-        out = np.empty((index.size, self.d), self.dtype)
-        return self._take(self.rows, index, out, taken, self.unit)
+        return self._take(piece.taken, index, np.empty((index.size, self.d)))
 
     def take_weights(self, index: np.ndarray) -> np.ndarray:
         if not self.weighted:
             return NO_WEIGHT
-        return self._take(self.weights, index, np.empty(index.size), np.take)
+        return self._take(piece.weights_at, index, np.empty(index.size))
 
-    def _take(
-        self, pieces: list[Any], index: np.ndarray, out: np.ndarray, how: Any, *more: Any
-    ) -> Any:
-        at = np.searchsorted([b for _, b in self.cuts], index, side="right")
+    def _take(self, how: Callable[..., Any], index: np.ndarray, out: np.ndarray) -> np.ndarray:
+        at = np.searchsorted([b for _, b in self.spans], index, side="right")
         places = {int(s): np.flatnonzero(at == s) for s in np.unique(at)}
         found = fetch(
-            [task(how, pieces[s], index[p] - self.cuts[s][0], *more) for s, p in places.items()]
+            [task(how, self.shares[s], index[p] - self.spans[s][0]) for s, p in places.items()]
         )
         for p, values in zip(places.values(), found, strict=True):
             out[p] = values
         return out
 
-    def all_rows(self) -> np.ndarray:
-        """As they are; for tables that are small."""
-        return np.concatenate(fetch(self.rows))
-
-    def all_weights(self) -> np.ndarray:
-        return np.concatenate(fetch(self.weights)) if self.weighted else NO_WEIGHT
+    def everything(self) -> tuple[np.ndarray, np.ndarray]:
+        """All rows and weights; for tables that are small."""
+        rows, weights = zip(*self.each(piece.rows_of, 0, self.n), strict=True)
+        return np.concatenate(rows), np.concatenate(weights)
 
     def labels(self, pieces: list[Any], dtype: Any = np.int32) -> Any:
-        """A lazy array of what each segment says of its rows, in the order and chunks of X."""
+        """A lazy array of what each share says of its rows, in the chunks of X."""
         parts = [
-            da.from_delayed(piece, (b - a,), dtype)
-            for (a, b), piece in zip(self.cuts, pieces, strict=True)
+            da.from_delayed(each, (b - a,), dtype)
+            for (a, b), each in zip(self.spans, pieces, strict=True)
         ]
         return da.concatenate(parts).rechunk((self.chunks,))
+
+    def cut_at(self, cuts: list[Cut]) -> "SpreadTable":
+        """The same rows in other segments."""
+        if cuts == self.cuts:
+            return self
+        spans = bundle(cuts, len(self.spans))
+        parts = overlaps(self.spans, spans)
+        shares = [
+            task(
+                *(piece.join_shares, local_cuts(cuts, span), self.unit),
+                *(task(piece.rows_of, self.shares[s], a, b) for s, a, b in each),
+            )
+            for span, each in zip(spans, parts, strict=True)
+        ]
+        return replace(self, shares=keep(shares), spans=spans, cuts=cuts)
+
+    def change(self, function: Callable[..., Share], *args: list[Any], **new: Any) -> "SpreadTable":
+        """The table of function(share, arg of the share, …)."""
+        whole = zip(self.shares, *args, strict=True)
+        shares = [task(function, *each) for each in whole]
+        return replace(self, shares=keep(shares) if remote() else shares, **new)
 
     # Rows near each other put next to each other, as `_engine.rows.arrange` does
 
@@ -95,29 +139,36 @@ class SpreadTable:
         if not worth_arranging(self.n, self.d):
             return self
         if self.n > ARRANGE_AT_ONCE:
-            order = keep([task(spatial_order, rows) for rows in self.rows])
-            rows = keep([task(in_order, r, o) for r, o in zip(self.rows, order, strict=True)])
-            weights = self.weights
-            if self.weighted:
-                weights = [task(in_order, w, o) for w, o in zip(weights, order, strict=True)]
-            return replace(self, rows=rows, weights=keep_weights(weights), order=order)
-        together = keep([task(join, *self.rows)])[0]  # few columns: a worker has room for all
-        whole = keep([task(spatial_order, together)])[0]
-        rows = keep([task(in_order, together, task(part, whole, a, b)) for a, b in self.cuts])
-        weights = self.weights
-        if self.weighted:
-            joined = task(join, *weights)
-            weights = [task(in_order, joined, task(part, whole, a, b)) for a, b in self.cuts]
-        return replace(self, rows=rows, weights=keep_weights(weights), order=[whole])
+            order = keep([task(piece.order_within, share) for share in self.shares])
+            return self.change(piece.in_order, order, order=order)
+        parts = [task(piece.rows_of, share, 0, self.n) for share in self.shares]
+        together = task(piece.join_shares, self.cuts, self.unit, *parts)  # few columns: it fits
+        together, whole = keep([together, task(piece.order_of, together)])
+        shares = [
+            task(piece.picked, together, whole, a, b, self.local_cuts(at))
+            for at, (a, b) in enumerate(self.spans)
+        ]
+        return replace(self, shares=keep(shares), order=[whole])
 
     def restored(self, pieces: list[Any]) -> list[Any]:
-        """What each segment says of its rows, in the order of X."""
+        """What each share says of its rows, in the order of X."""
         if self.order is None:
             return pieces
         if self.n > ARRANGE_AT_ONCE:
             return [task(restore, p, o) for p, o in zip(pieces, self.order, strict=True)]
         whole = keep([task(restore, task(join, *pieces), self.order[0])])[0]
-        return [task(part, whole, a, b) for a, b in self.cuts]
+        return [task(part, whole, a, b) for a, b in self.spans]
+
+
+def bundle(cuts: list[Cut], count: int) -> list[Cut]:
+    """Neighbouring segments together, as few as give so many shares."""
+    groups = np.array_split(np.arange(len(cuts)), max(1, min(count, len(cuts))))
+    return [(cuts[group[0]][0], cuts[group[-1]][1]) for group in groups]
+
+
+def local_cuts(cuts: list[Cut], span: Cut) -> list[Cut]:
+    a, b = span
+    return [(first - a, last - a) for first, last in cuts if a <= first and last <= b]
 
 
 def join(*parts: np.ndarray) -> np.ndarray:
@@ -126,14 +177,6 @@ def join(*parts: np.ndarray) -> np.ndarray:
 
 def part(whole: np.ndarray, a: int, b: int) -> np.ndarray:
     return whole[a:b]
-
-
-def in_order(rows: np.ndarray, order: np.ndarray) -> np.ndarray:
-    return np.ascontiguousarray(rows[order])
-
-
-def keep_weights(weights: list[Any]) -> list[Any]:
-    return weights if weights[0] is NO_WEIGHT else keep(weights)
 
 
 # From what the user gave
@@ -154,20 +197,32 @@ def spread_table(
         )
     cuts = segments(n, 1)
     dtype = np.dtype(X.dtype if X.dtype in DTYPES else np.float64)
-    blocks = X.to_delayed().ravel()
+    spans = bundle(cuts, max(lanes(), -(-n * X.shape[1] * dtype.itemsize // SHARE_BYTES)))
     starts = np.r_[0, np.cumsum(chunks)]
     loaded = [
         task(load, block, str(X.dtype), str(dtype), at, int(starts[at]), X.shape[1])
-        for at, block in enumerate(blocks)
+        for at, block in enumerate(X.to_delayed().ravel())
     ]
-    rows = cut_anew(loaded, [(int(a), int(b)) for a, b in zip(starts, starts[1:])], cuts)
+    weights = spread_weight(sample_weight, n, spans)
+    parts = overlaps([(int(a), int(b)) for a, b in pairwise(starts)], spans)
+    shares = [
+        task(
+            *(make_share, local_cuts(cuts, span), weight),
+            *(task(part, loaded[s], a, b) for s, a, b in each),
+        )
+        for span, weight, each in zip(spans, weights, parts, strict=True)
+    ]
     if remote():
-        rows = keep(rows)
-        fetch([task(len, piece) for piece in rows])  # complaints about X come first
-    weights = spread_weight(sample_weight, n, cuts)
-    return SpreadTable(
-        rows, weights, cuts, n, X.shape[1], Rows(np.empty((1, 1), dtype)).dtype, chunks
-    )
+        shares = keep(shares)
+        fetch([task(len, share) for share in shares])  # complaints about X come first
+    kept = Rows(np.empty((1, 1), dtype)).dtype
+    weighted = sample_weight is not None
+    return SpreadTable(shares, spans, cuts, n, X.shape[1], kept, chunks, weighted)
+
+
+def make_share(cuts: list[Cut], weight: np.ndarray, *parts: np.ndarray) -> Share:
+    rows = parts[0] if len(parts) == 1 else np.concatenate(parts)
+    return Share(np.ascontiguousarray(rows), weight, cuts, False)
 
 
 def as_array(X: Any) -> tuple[Any, tuple[int, ...]]:
@@ -183,8 +238,8 @@ def as_array(X: Any) -> tuple[Any, tuple[int, ...]]:
         X = X.to_dask_array()
     if X.ndim != 2:
         raise ValueError(
-            f"Expected 2D array, got {X.ndim}D array instead: X.shape={X.shape}. Reshape your data: "
-            "rows are what is clustered, columns are what is known of them."
+            f"Expected 2D array, got {X.ndim}D array instead: X.shape={X.shape}. Reshape your "
+            "data: rows are what is clustered, columns are what is known of them."
         )
     if not is_number(X.dtype):
         raise ValueError(f"X has the type {X.dtype}; it must hold numbers.")
@@ -228,21 +283,6 @@ def load(block: Any, declared: str, dtype: str, at: int, start: int, d: int) -> 
                 f"row {start + int(bad[0])}. Leave these rows out, or fill them in."
             )
     return rows
-
-
-def cut_anew(pieces: list[Any], old: list[Cut], new: list[Cut]) -> list[Any]:
-    """The same rows in other pieces."""
-    if old == new:
-        return pieces
-    out = []
-    for a, b in new:
-        parts = [
-            piece if a <= first and last <= b else task(part, piece, max(a - first, 0), b - first)
-            for piece, (first, last) in zip(pieces, old, strict=True)
-            if first < b and a < last
-        ]
-        out.append(parts[0] if len(parts) == 1 else task(join, *parts))
-    return out
 
 
 def spread_weight(sample_weight: Any, n: int, cuts: list[Cut]) -> list[Any]:

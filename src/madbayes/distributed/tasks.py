@@ -15,6 +15,7 @@ from dask import delayed
 from dask.base import get_scheduler
 
 from madbayes._engine.rows import MAX_SEGMENTS
+from madbayes._engine.threads import count_jobs
 
 LARGE_GRAPH = "distributed.admin.large-graph-warning-threshold"  # centres are part of it
 
@@ -54,9 +55,27 @@ def pack(*parts: Any) -> tuple:
     return parts
 
 
+def same(value: Any) -> Any:
+    """As a task: a value that many tasks need, sent once."""
+    return value
+
+
+def client() -> Any:
+    """The active client of Dask; None: another scheduler does the work."""
+    owner = getattr(get_scheduler(), "__self__", None)
+    return owner if type(owner).__module__.startswith("distributed.") else None
+
+
 def remote() -> bool:
     """Whether the tasks run on the workers of a client."""
-    return type(getattr(get_scheduler(), "__self__", None)).__module__.startswith("distributed.")
+    return client() is not None
+
+
+def lanes() -> int:
+    """So many shares keep everybody busy: two for each thread."""
+    active = client()
+    threads = count_jobs(None) if active is None else sum(active.nthreads().values())
+    return 2 * max(1, threads)
 
 
 @contextmanager
@@ -65,14 +84,14 @@ def in_words() -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        name = type(error).__name__
+        name, text = type(error).__name__, str(error).lower()
         if name == "KilledWorker":
             raise Lost(
                 "workers died again and again while they worked on one block of rows, most often "
                 "because it does not fit into their memory. Give each worker more memory, or start "
                 f"more of them. Dask says: {error}"
             ) from error
-        if name in CONNECTION or ("closed" in str(error).lower() and "client" in str(error).lower()):
+        if name in CONNECTION or ("client" in text and "closed" in text):
             raise Lost(
                 "the connection to the Dask scheduler was lost, or the client was closed, before "
                 "the work was done. Nothing was changed; connect a new client and repeat it. "
