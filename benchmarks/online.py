@@ -1,8 +1,8 @@
 """Streams and single-row moves: time and objective, side by side.
 
 OnlineKMeans against scikit-learn's MiniBatchKMeans.partial_fit on the same blocks from the same
-centres; streams whose number of clusters is not known: OnlineDPMeans against BIRCH, river's stream
-clusterers and MiniBatchKMeans that is told the number; CollapsedDPMeans against DPMeans at the same
+centres; streams whose number of clusters is not known: OnlineDPMeans against BIRCH, river's
+DBSTREAM and MiniBatchKMeans that is told the number; CollapsedDPMeans against DPMeans at the same
 penalty.
 """
 
@@ -113,18 +113,11 @@ def dbstream(k, d):
     return river(lambda: DBSTREAM(clustering_threshold=1.4 * d**0.5))
 
 
-def stream_kmeans(k, d):
-    from river.cluster import STREAMKMeans
-
-    return river(lambda: STREAMKMeans(chunk_size=10 * k, n_clusters=k, seed=0))
-
-
 FINDERS = {
     "madbayes OnlineDPMeans()": online_auto,
     "scikit-learn Birch, told the radius": birch,
     "scikit-learn MiniBatchKMeans, told k": mini_batch_told,
     "river DBSTREAM, told the radius": dbstream,
-    "river STREAMKMeans, told k": stream_kmeans,
 }
 
 
