@@ -14,8 +14,8 @@ from sklearn.base import (
 from sklearn.utils.validation import check_is_fitted
 
 from madbayes._engine.checks import check_rows, check_weight
+from madbayes._engine.frame import measure_to_fit
 from madbayes._engine.gram import HELD_ROWS, MAX_ROWS, Gram, Kernel, make_kernel, sums_of
-from madbayes._engine.partition import measure_to_fit
 from madbayes._engine.rows import Rows
 from madbayes._engine.threads import Run, workers
 from madbayes._estimators.novelty_mixin import MOST_ROWS, Closest, NoveltyMixin

@@ -32,7 +32,7 @@ from madbayes._engine.checks import (
     check_weight,
     weight_of_directions,
 )
-from madbayes._engine.partition import NO_WEIGHT, check_reach, measure_to_fit, power_of_two
+from madbayes._engine.frame import NO_WEIGHT, check_reach, measure_to_fit, power_of_two
 from madbayes._engine.reservoir import ROWS, Reservoir
 from madbayes._engine.rows import COPY_VALUES, DIRECT_COLUMNS, Rows
 from madbayes._engine.threads import patient, workers
