@@ -18,7 +18,7 @@ import dask  # noqa: E402
 import dask.dataframe as dd  # noqa: E402
 
 from madbayes._engine import rows as engine_rows  # noqa: E402
-from madbayes._engine.partition import add_in_order, merge_sums  # noqa: E402
+from madbayes._engine.tallies import add_in_order, merge_sums  # noqa: E402
 from madbayes.distributed.table import overlaps  # noqa: E402
 from madbayes.distributed.tasks import Lost  # noqa: E402
 

@@ -11,16 +11,12 @@ from typing import Any
 import numpy as np
 
 from madbayes._engine.centers import make_groups
+from madbayes._engine.frame import Frame, check_closeness, make_frame
 from madbayes._engine.lloyd import serial
-from madbayes._engine.partition import (
-    Frame,
-    Partition,
-    check_closeness,
-    make_frame,
-    open_by_rule,
-)
+from madbayes._engine.partition import Partition
 from madbayes._engine.rows import DIRECT_COLUMNS, MAX_SEGMENTS, Rows, segments
 from madbayes._engine.seeding import spread_rows
+from madbayes._engine.segment import open_by_rule
 from madbayes.distributed import piece
 from madbayes.distributed.table import SpreadTable, overlaps
 from madbayes.distributed.tasks import fetch, keep, same, task
@@ -208,6 +204,11 @@ class SpreadPartition(Partition):
         self._states[s] = keep([moved])[0]
         self._add_sse(-w * d2)
         self._bounds_for = self._whole = None
+
+    def relabel(self, new_label: np.ndarray) -> None:
+        """Give the clusters other numbers; nothing is assigned after that."""
+        new = new_label.astype(np.int32)
+        self._states = keep([task(piece.relabel, state, new) for state in self._states])
 
     def drop(self, keep_: np.ndarray) -> None:
         self._states = keep([task(piece.drop, state, keep_) for state in self._states])

@@ -12,22 +12,16 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from madbayes._engine.centers import prepare
+from madbayes._engine.frame import NO_WEIGHT, Frame, add_up
 from madbayes._engine.lloyd import serial
-from madbayes._engine.partition import (
-    Frame,
-    Partition,
-    add_in_order,
-    add_up,
-    half_gaps,
-    own_distances,
-    scatter,
-)
+from madbayes._engine.partition import Partition
 from madbayes._engine.rows import Rows, spatial_order
+from madbayes._engine.segment import half_gaps, own_distances, scatter
+from madbayes._engine.tallies import add_in_order
 from madbayes._engine.threads import workers
-from madbayes._kernels.assign import Centers, Tally, move_row
+from madbayes._kernels.bounds import Centers, Tally, move_row
 from madbayes._kernels.rows import squared_error, tally_rows
 
-NO_WEIGHT = np.empty(0)
 Cuts = list[tuple[int, int]]
 
 
@@ -190,6 +184,10 @@ def drop(state: State, keep: np.ndarray) -> State:
             for t in tallies_for(state, len(keep))
         ],
     )
+
+
+def relabel(state: State, new: np.ndarray) -> State:
+    return state._replace(labels=new[state.labels])
 
 
 def recount(share: Share, state: State, k: int) -> State:
