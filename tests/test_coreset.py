@@ -6,7 +6,7 @@ from reference.coreset import cost, lightweight_coreset
 
 from madbayes._engine import rows as engine_rows
 from madbayes._engine.lloyd import serial
-from madbayes._engine.partition import measure
+from madbayes._engine.frame import measure
 from madbayes._engine.rows import Rows
 from madbayes.cluster.coreset import coreset
 

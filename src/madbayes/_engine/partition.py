@@ -272,6 +272,17 @@ class Partition:
         rows = np.argsort(-d2, kind="stable")[:count]
         return rows, d2[rows]
 
+    def state(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, list[Tally]]:
+        """Labels, bounds and sums, which a checkpoint keeps."""
+        return self.labels, self._upper, self._lower, self._tallies.parts
+
+    def set_state(
+        self, labels: np.ndarray, upper: np.ndarray, lower: np.ndarray, parts: list[Tally]
+    ) -> None:
+        """Go on from there."""
+        self.labels, self._upper, self._lower = labels, upper, lower
+        self._tallies.put(parts)
+
     def relabel(self, new_label: np.ndarray) -> None:
         """Give the clusters other numbers; nothing is assigned after that."""
         self.labels = new_label.astype(np.int32)[self.labels]

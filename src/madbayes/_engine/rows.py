@@ -14,12 +14,15 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from madbayes._engine.blocks import Blocks
+
 BLOCK_VALUES = 2**20  # values handed out at a time
 MAX_SEGMENTS = 32  # of a table that is not huge
 SEGMENT_ROWS = 2**21  # rows of a segment of one that is
 DIRECT_COLUMNS = 6  # up to here plain distances beat the matrix product
 ARRANGE_ROWS = 4096  # fewer rows are not worth sorting
 ARRANGE_AT_ONCE = 2**24  # more of them are sorted within their segments
+ARRANGE_VALUES = 2**24  # more values are not copied for that if they are on disk
 
 
 class Rows:
@@ -90,6 +93,15 @@ def or_one(length: np.ndarray) -> np.ndarray:
     return np.where(length > 0, length, 1.0)
 
 
+def on_disk(X: Any) -> bool:
+    """Whether the rows are in a file: a memory map (or a view of one), or `madbayes.blocks`."""
+    while isinstance(X, np.ndarray):
+        if isinstance(X, np.memmap):
+            return True
+        X = X.base
+    return isinstance(X, Blocks)
+
+
 def _read_only(block: np.ndarray) -> np.ndarray:
     block = block.view(np.ndarray)  # not np.memmap: one compiled version for all
     block.flags.writeable = False
@@ -116,9 +128,11 @@ def arrange(
     Only for arrays of few columns, whose copy is small, and for algorithms that do not ask for an
     order. Returns the rows, their weights and the order (None: as given).
     """
-    if sp.issparse(X) or not worth_arranging(*X.shape):
+    n, d = X.shape
+    stays = sp.issparse(X) or (n * d > ARRANGE_VALUES and on_disk(X))
+    if stays or not worth_arranging(n, d):
         return Rows(X, unit=unit), weight, None
-    n = X.shape[0]
+    X = X[:]
     cuts = [(0, n)] if n <= ARRANGE_AT_ONCE else segments(n, 1)
     order = np.concatenate([a + spatial_order(X[a:b]) for a, b in cuts])
     return (

@@ -23,7 +23,7 @@ class Tallies:
     def __init__(self, source: Rows, weight: np.ndarray, run: Run) -> None:
         self.source, self.weight, self.run = source, weight, run
         self._segments: list[tuple[int, int]] = []
-        self._parts: list[Tally] = []
+        self.parts: list[Tally] = []
 
     def map(self, function: Callable[[int, int, Tally], Any]) -> list[Any]:
         """`function(first, last, tally)` of each segment, in threads; results in order."""
@@ -32,15 +32,15 @@ class Tallies:
             (first, last), tally = segment
             return function(first, last, tally)
 
-        return self.run(of_segment, zip(self._segments, self._parts, strict=True))
+        return self.run(of_segment, zip(self._segments, self.parts, strict=True))
 
     def totals(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Sums, weights and numbers of rows of each cluster."""
-        shape = self._parts[0].sums.shape
+        shape = self.parts[0].sums.shape
         sums = np.empty(shape)
 
         def partial(clusters: slice) -> None:
-            high, low = merge_sums([(t.sums[clusters], t.low[clusters]) for t in self._parts])
+            high, low = merge_sums([(t.sums[clusters], t.low[clusters]) for t in self.parts])
             np.add(high, low, out=sums[clusters])
 
         step = max(1, MERGED_AT_ONCE // (self.source.d + 1))
@@ -49,7 +49,7 @@ class Tallies:
 
     def counts(self) -> np.ndarray:
         """Numbers of rows (of positive weight) of each cluster."""
-        return np.sum([tally.count for tally in self._parts], axis=0)
+        return np.sum([tally.count for tally in self.parts], axis=0)
 
     def recount(self, labels: np.ndarray) -> None:
         """Add up sums and weights afresh from the labels, which removes what rounding left."""
@@ -67,26 +67,29 @@ class Tallies:
         at = next(s for s, (a, b) in enumerate(self._segments) if a <= row < b)
         w = self.weight[row] if self.weight.shape[0] else 1.0
         if w > 0:
-            move_row(self.source.take(np.array([row])), 0, w, old, new, self._parts[at])
+            move_row(self.source.take(np.array([row])), 0, w, old, new, self.parts[at])
 
     def drop(self, keep: np.ndarray) -> None:
         """Forget the clusters that are not in the mask `keep`."""
-        self._parts = [
-            Tally(t.sums[keep], t.low[keep], t.count[keep], t.stats) for t in self._parts
-        ]
+        self.parts = [Tally(t.sums[keep], t.low[keep], t.count[keep], t.stats) for t in self.parts]
+
+    def put(self, parts: list[Tally]) -> None:
+        """Go on from the sums of another time."""
+        k = parts[0].sums.shape[0]
+        self._segments, self.parts = segments(self.source.n, k * self.source.sparsity), parts
 
     def make_room(self, k: int, labels: np.ndarray) -> None:
         """Hold k clusters, of which those that were there keep what they have."""
-        if self._parts and self._parts[0].sums.shape[0] == k:
+        if self.parts and self.parts[0].sums.shape[0] == k:
             return
-        old, self._segments = self._parts, segments(self.source.n, k * self.source.sparsity)
+        old, self._segments = self.parts, segments(self.source.n, k * self.source.sparsity)
         shape = (k, self.source.d + 1)
-        self._parts = [
+        self.parts = [
             Tally(np.zeros(shape), np.zeros(shape), np.zeros(k, np.int64), np.zeros(4))
             for _ in self._segments
         ]
         if len(old) == len(self._segments):
-            for before, now in zip(old, self._parts, strict=True):
+            for before, now in zip(old, self.parts, strict=True):
                 m = min(k, before.sums.shape[0])
                 for part, whole in zip(before[:3], now[:3], strict=True):
                     whole[:m] = part[:m]

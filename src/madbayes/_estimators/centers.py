@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from madbayes._engine.checks import check_weight, is_cosine
+from madbayes._engine.checks import check_rows, check_weight, is_cosine, weight_of_directions
 from madbayes._engine.partition import Partition
 from madbayes._engine.rows import Rows, segments
 from madbayes._engine.threads import workers
@@ -19,6 +19,12 @@ class CentersMixin(Clusterer):
 
     metric: str = "euclidean"
     cluster_centers_: np.ndarray
+
+    def _rows_to_fit(self, X: Any, sample_weight: Any) -> tuple[Any, np.ndarray | None]:
+        """Rows and weights for `fit`; rows without a direction do not count for the cosine."""
+        X = check_rows(self, X)
+        weight = check_weight(sample_weight, X.shape[0])
+        return X, weight_of_directions(X, weight, up=1) if self._unit else weight
 
     @anywhere
     def transform(self, X: Any) -> np.ndarray:

@@ -16,9 +16,11 @@ from typing import Any
 import numpy as np
 
 from madbayes._engine.partition import Partition
-from madbayes._engine.snapshot import put, take
+from madbayes._engine.rows import Rows
+from madbayes._engine.snapshot import fingerprint, put, take
 from madbayes._estimators.container import Kind, Refused, read, write
 from madbayes._estimators.encoding import Encoder, decode
+from madbayes._estimators.fitting import Options
 from madbayes._estimators.saving import versions
 
 CHECKPOINT = Kind(
@@ -37,12 +39,14 @@ class Checkpoint:
     path : str or path-like
     about : dict
         What has to be the same for a fit to go on: see `describe`.
+    always : dict
+        What every state has: how the fit began.
 
     `past` is the state that was written last (None: there is no file).
     """
 
-    def __init__(self, path: Any, about: dict[str, Any]) -> None:
-        self.path, self.about = check_path(path), about
+    def __init__(self, path: Any, about: dict[str, Any], **always: Any) -> None:
+        self.path, self.about, self.always = check_path(path), about, always
         self._last, self._took = time.monotonic(), 0.0
         for left in self.path.parent.glob(f".{self.path.name}-*.part"):  # of a fit that was killed
             left.unlink(missing_ok=True)
@@ -83,7 +87,7 @@ class Checkpoint:
             "version": CHECKPOINT.version,
             "versions": versions(),
             "about": self.about,
-            "state": encoder.encode(state, "state"),
+            "state": encoder.encode({**self.always, **state}, "state"),
         }
         try:
             write(self.path, header, encoder.arrays)
@@ -110,19 +114,46 @@ class Passes:
     def __init__(self, checkpoint: Checkpoint | None = None, **around: Any) -> None:
         self.checkpoint, self.around = checkpoint, around
 
-    def resume(self, partition: Partition) -> dict[str, Any] | None:
-        """The variables of the loop as they were, once, with the partition put back."""
+    def resume(self, partition: Partition) -> Any:
+        """The variables of the loop as they were, once, with the partition put back; or None."""
         if self.checkpoint is None or self.checkpoint.past is None:
             return None
         past, self.checkpoint.past = self.checkpoint.past, None
         put(partition, past["partition"])
         return past["loop"]
 
-    def keep(self, partition: Partition, **loop: Any) -> None:
-        """After a pass: write it down, if it is time."""
+    def keep(self, partition: Partition, loop: Any) -> None:
+        """After a pass: write its variables down, if it is time."""
         if self.checkpoint is not None and self.checkpoint.due():
             state = {**self.around, "loop": loop, "partition": take(partition)}
             self.checkpoint.write(state)
+
+
+NOT_KEPT = Passes()
+
+
+def checkpoint_of(model: Any, rows: Any) -> tuple[Checkpoint | None, Options]:
+    """The file that a fit of a printed algorithm is kept in, if it is; and the options, with the
+    random numbers as they were when the fit began. `rows`: a `Problem`."""
+    options, path = rows.options, model.checkpoint
+    if path is None:
+        return None, options
+    if model.algorithm == "search":
+        raise ValueError(
+            f"checkpoint={path!r} is for algorithm='paper', whose passes can be gone on with; the "
+            "search has none to go on with. Leave it out."
+        )
+    source = Rows(rows.X, unit=rows.unit)
+    known = fingerprint(source, rows.weight, rows.frame)
+    begun = np.random.RandomState()
+    begun.set_state(options.random_state.get_state())
+    about = describe(model, rows.X.shape, source.dtype, known)
+    file = Checkpoint(path, about, random_state=begun)
+    if file.past is not None:
+        file.always = {"random_state": file.past["random_state"]}
+        begun.set_state(file.past["random_state"].get_state())
+        options = options._replace(random_state=begun)
+    return file, options
 
 
 def check_path(path: Any) -> Path:

@@ -17,7 +17,7 @@ Every step is a sum over blocks of rows: `mass` and `pick` are all that has to b
 rows are, `places` is drawn in between.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -109,8 +109,9 @@ def coreset(
     total, ends = masses.sum(axis=0), edges(masses)
     drawn = places(m, rng)
 
-    def choose(at: int) -> list[tuple[np.ndarray, ...]]:
-        (first, last, _), span, found = blocks[at], (ends[at], ends[at + 1]), []
+    def choose(at: int) -> list[tuple[Any, ...]]:
+        found: list[tuple[Any, ...]] = []
+        (first, last, _), span = blocks[at], (ends[at], ends[at + 1])
         for a, b, block in source.blocks(first, last):  # one, as before
             got = pick(block, w[a:b], mean, total, span, drawn)
             found.append((a + got.at, block[got.at], weigh(got, w[a:b], m)))

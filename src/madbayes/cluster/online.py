@@ -25,6 +25,7 @@ from madbayes.cluster.stream import Rule, Stream, follow
 class OnlineMixin(CentersMixin, ABC):
     """Base of `OnlineKMeans` and `OnlineDPMeans`."""
 
+    _reads_blocks = True
     _stream: Stream
     step: float | str
     half_life: float | None
@@ -34,10 +35,7 @@ class OnlineMixin(CentersMixin, ABC):
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Start afresh and let the rows of X pass by, `n_passes` times."""
-        X = check_rows(self, X)
-        weight = check_weight(sample_weight, X.shape[0])
-        if self._unit:
-            weight = weight_of_directions(X, weight)
+        X, weight = self._rows_to_fit(X, sample_weight)
         check_choice("order", self.order, "given", "random")
         n_passes = check_count("n_passes", self.n_passes)
         random_state = check_random_state(self.random_state)

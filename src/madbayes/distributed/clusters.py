@@ -15,7 +15,8 @@ from madbayes._estimators.fitting import begin, warn_if_unfinished
 from madbayes._estimators.novelty_mixin import MOST_ROWS, at_most, evenly
 from madbayes.cluster.dp_means import dp_means
 from madbayes.cluster.farthest import last_gap
-from madbayes.cluster.kmeans import KMeansResult
+from madbayes.cluster.kmeans import lloyd
+from madbayes.cluster.starts import count_starts, first_centers
 from madbayes.distributed.directions import weight_directions
 from madbayes.distributed.partition import SpreadPartition, measure_spread
 from madbayes.distributed.piece import Share
@@ -25,16 +26,18 @@ from madbayes.distributed.tasks import fetch, keep, task
 
 def fit_kmeans(model: Any, X: Any, y: Any = None, sample_weight: Any = None) -> Any:
     """`KMeans.fit`."""
-    with workers(1) as run:
+    with workers(1):
         table = prepared(model, X, sample_weight)
         k, options = model._check(table.n)
         arranged = table.arranged()
         frame = measure_spread(arranged)
-        results: list[KMeansResult] = []
-        for _ in range(model._count_starts()):
+        best: Any = None
+        for _ in range(count_starts(model.init, model.n_init)):
             partition = SpreadPartition(arranged, frame)
-            results.append(model._start(X, partition, k, options, run))
-        best = min(results, key=lambda result: result.inertia)
+            centers = first_centers(model.init, X, partition, k, options.random_state)
+            tol = model.tol * partition.mean_variance() if model.tol else 0.0
+            result = lloyd(partition, centers, max_iter=options.max_iter, tol=tol)
+            best = result if best is None or result.inertia < best.inertia else best
         labels = keep(arranged.restored(list(best.labels)))
         seen = count_labels(table, labels, k)
         model._store(

@@ -109,6 +109,8 @@ class HardHDP(SharedClusters, CentersMixin):
     array([ True])
     """
 
+    _reads_blocks = True
+
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None, groups: Any = None) -> Self:
         """Cluster the rows of X.
 
