@@ -111,7 +111,7 @@ def test_huge_tables_have_more_segments_and_trees_of_sums(monkeypatch):
     monkeypatch.setattr("madbayes.distributed.table.ARRANGE_AT_ONCE", 1_000)
     monkeypatch.setattr("madbayes._engine.seeding.SEED_ROWS", 2_000)
     monkeypatch.setattr("madbayes._estimators.novelty_mixin.MOST_ROWS", 1_500)
-    monkeypatch.setattr("madbayes.distributed.clusters.MOST_ROWS", 1_500)
+    monkeypatch.setattr("madbayes.distributed.calibration.MOST_ROWS", 1_500)
     X = blobs(48_000, 3, 6)
     assert len(engine_rows.segments(len(X), 6)) == 46
     one = KMeans(6, random_state=3)
@@ -170,6 +170,75 @@ def test_a_model_can_be_saved_with_its_labels(tmp_path):
     model.save(tmp_path / "model.npz")
     again = madbayes.load(tmp_path / "model.npz")
     np.testing.assert_array_equal(again.labels_, model.labels_.compute())
+
+
+# Search, "auto", checkpoints
+
+
+@pytest.mark.parametrize("algorithm", ["search", "paper"])
+def test_auto_of_a_small_table_is_that_of_one_machine(algorithm):
+    X = blobs(3_000, 4, 5, seed=2)
+    make = lambda: DPMeans(algorithm=algorithm, random_state=0)  # noqa: E731
+    one, spread = make().fit(X), make().fit(da.from_array(X, chunks=(700, -1)))
+    assert_same(one, spread)
+    assert spread.n_clusters_ == spread.evidence_.n_clusters == 5
+    assert spread.penalty_ == one.penalty_
+
+
+def test_search_of_a_large_table_goes_through_a_coreset(monkeypatch):
+    for where in ("madbayes.cluster.solve", "madbayes.distributed.clusters"):
+        monkeypatch.setattr(f"{where}.DISK_VALUES", 20_000)
+    monkeypatch.setattr("madbayes.cluster.solve.CORE_ROWS", (2_000, 4_000))
+    monkeypatch.setattr("madbayes.distributed.clusters.PATH_ROWS", 4_000)
+    X = blobs(20_000, 4, 6, seed=3)
+    weight = np.ones(20_000)
+    weight[::7] = 0.0
+    table = da.from_array(X, chunks=(3_000, -1))
+    truth = KMeans(6, n_init=5, random_state=0).fit(X)
+    for model, w in [
+        (DPMeans(random_state=0), None),
+        (DPMeans(random_state=0), weight),
+        (DPMeans(6_000.0, random_state=0), None),
+        (KMeans(6, algorithm="search", random_state=0), None),
+    ]:
+        model.fit(table, sample_weight=w)
+        assert model.n_clusters_ == 6
+        assert model.coreset_size_ <= 4_000 and abs(model.coreset_error_) < 0.1
+        assert isinstance(model.labels_, da.Array) and model.labels_.shape == (20_000,)
+        np.testing.assert_array_equal(model.predict(X), model.labels_.compute())
+        assert (np.diff(model.objective_history_) <= 0).all()
+        if w is None:
+            assert model.inertia_ <= 1.001 * truth.inertia_
+        if isinstance(model, DPMeans) and model.penalty == "auto":
+            assert model.evidence_.n_clusters == 6 and "coreset" in model.evidence_.describe()
+            size = np.bincount(model.labels_.compute(), w)
+            assert (np.diff(size) <= 0).all()  # the largest first
+
+
+@pytest.mark.parametrize("name", ["k-means", "dp-means"])
+def test_an_interrupted_fit_goes_on_from_its_checkpoint(name, tmp_path, monkeypatch):
+    from madbayes._estimators import checkpoint
+
+    monkeypatch.setattr(checkpoint, "SECONDS", 0.0)
+    monkeypatch.setattr(checkpoint, "SHARE", 0.0)
+    X = blobs(9_000, 12, 9)
+    table = da.from_array(X, chunks=(2_000, -1))
+    path = tmp_path / "fit.npz"
+    write, written = checkpoint.Checkpoint.write, []
+
+    def interrupted(self, state):
+        write(self, state)
+        written.append(state)
+        if len(written) == 2:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(checkpoint.Checkpoint, "write", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        MODELS[name]().set_params(checkpoint=path).fit(table)
+    assert path.exists()
+    model = MODELS[name]().set_params(checkpoint=path).fit(table)
+    assert not path.exists()
+    assert_same(MODELS[name]().fit(X), model)
 
 
 # Bad input

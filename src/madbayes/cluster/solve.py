@@ -29,7 +29,7 @@ from madbayes._search.driver import by_size, never_rising, search
 from madbayes._search.number import printed_number, search_number
 from madbayes._search.price import fixed, per_cluster
 from madbayes._search.staircase import Staircase
-from madbayes.cluster.coreset import coreset
+from madbayes.cluster.coreset import Coreset, coreset
 from madbayes.cluster.farthest import first_gap, largest_gap
 from madbayes.cluster.table import DENSE_VALUES, Clustering, Table
 
@@ -59,6 +59,20 @@ class Problem:
         """Too large for a copy."""
         n, d = self.X.shape
         return n * d > DISK_VALUES and on_disk(self.X)
+
+    @property
+    def source(self) -> Any:
+        """The rows in blocks."""
+        return Rows(self.X, unit=self.unit)
+
+    def core(self, m: int) -> Coreset:
+        """1. A coreset of at most m rows."""
+        rng, run = self.options.random_state, self.run
+        return coreset(self.source, self.weight, self.frame.mean, m, rng, run)
+
+    def start(self) -> Partition:
+        """All rows, not assigned yet."""
+        return Partition(self.source, self.weight, self.run, self.frame, unit=self.unit)
 
     def table(self) -> Table:
         """The rows for the search; a small CSR matrix is made dense."""
@@ -162,31 +176,26 @@ def through_coreset(
     rows: Problem, solve: Solve, one_pass: Pass | None = None
 ) -> tuple[Clustering, float, Core]:
     """1. to 5.; `one_pass` is that of the algorithm at a penalty (None: the number stays)."""
-    source, options = Rows(rows.X, unit=rows.unit), rows.options
-    m = int(np.clip(CORE_VALUES // source.d, *CORE_ROWS))
-    most = max(m, DISK_VALUES // source.d)
+    d, options = rows.X.shape[1], rows.options
+    m = int(np.clip(CORE_VALUES // d, *CORE_ROWS))
+    most = max(m, DISK_VALUES // d)
     while True:
-        core = coreset(
-            source, rows.weight, rows.frame.mean, m, options.random_state, rows.run
-        )  # 1.
+        core = rows.core(m)  # 1.
         frame = measure_to_fit(Rows(core.X), core.weight, rows.run)
-        small = replace(rows, X=core.X, weight=core.weight, frame=frame)
+        small = Problem(core.X, core.weight, frame, options, rows.run, rows.unit)
         found, penalty = solve(small)  # 2.
         if found.k * PER_CLUSTER <= m or m == most:
             break
         m = min(4 * m, most)
 
-    def start() -> Partition:
-        return Partition(source, rows.weight, rows.run, rows.frame, unit=rows.unit)
-
-    partition, centers = start(), found.centers
+    partition, centers = rows.start(), found.centers
     partition.assign(centers)  # 3.
     there = Partition(Rows(core.X), core.weight, rows.run, frame, unit=rows.unit)
     there.assign(centers)
     error = there.sse / partition.sse - 1.0 if partition.sse > 0 else 0.0
     if one_pass is not None:
         centers = merge(partition, centers, penalty, options.cap)  # 4.
-        partition = partition if len(centers) == found.k else start()
+        partition = partition if len(centers) == found.k else rows.start()
     result = settle(partition, centers, penalty, options.cap, one_pass or lloyd_pass)  # 5.
     return result, penalty, Core(len(core.rows), float(error))
 

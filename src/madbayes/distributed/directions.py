@@ -2,13 +2,13 @@
 
 import warnings
 
-from madbayes.distributed import piece
+from madbayes.distributed import local
 from madbayes.distributed.table import SpreadTable
 
 
 def weight_directions(table: SpreadTable) -> SpreadTable:
     """`_engine.checks.weight_of_directions`."""
-    zero = table.each(piece.zeros)
+    zero = table.each(local.zeros)
     number = sum(each.size for each in zero)
     if number == table.n:
         raise ValueError(
@@ -24,4 +24,4 @@ def weight_directions(table: SpreadTable) -> SpreadTable:
         )
     weighted = table.weighted or number > 0
     every = [weighted] * len(zero)
-    return table.change(piece.of_directions, zero, every, weighted=weighted, unit=True)
+    return table.change(local.of_directions, zero, every, weighted=weighted, unit=True)

@@ -17,7 +17,8 @@ from madbayes._engine.partition import Partition
 from madbayes._engine.rows import DIRECT_COLUMNS, MAX_SEGMENTS, Rows, segments
 from madbayes._engine.seeding import spread_rows
 from madbayes._engine.segment import open_by_rule
-from madbayes.distributed import piece
+from madbayes._kernels.bounds import Tally
+from madbayes.distributed import local, piece
 from madbayes.distributed.table import SpreadTable, overlaps
 from madbayes.distributed.tasks import fetch, keep, same, task
 
@@ -26,13 +27,13 @@ def measure_spread(table: SpreadTable) -> Frame:
     """`_engine.partition.measure_to_fit`."""
     first = 0
     if table.weighted:
-        found = table.each(piece.first_positive)
+        found = table.each(local.first_positive)
         at = next((s for s, row in enumerate(found) if row >= 0), None)
         if at is None:
             raise ValueError("sample_weight: all weights are zero, so no row is left to fit.")
         first = table.spans[at][0] + found[at]
     origin = table.take(np.array([first]))[0]
-    parts = [part for share in table.each(piece.add_up_all, origin) for part in share]
+    parts = [part for share in table.each(local.add_up_all, origin) for part in share]
     return check_closeness(make_frame(origin, parts))
 
 
@@ -199,7 +200,7 @@ class SpreadPartition(Partition):
     def move(self, row: int, to: int, d2: float) -> None:
         s = self._touched(row, row + 1)[0]
         share, at = self._table.shares[s], row - self._table.spans[s][0]
-        w = float(fetch([task(piece.weights_at, share, np.array([at]))])[0][0])
+        w = float(fetch([task(local.weights_at, share, np.array([at]))])[0][0])
         moved = task(piece.move, share, self._states[s], at, to, self._k)
         self._states[s] = keep([moved])[0]
         self._add_sse(-w * d2)
@@ -216,6 +217,24 @@ class SpreadPartition(Partition):
         if self._bounds_for is not None:
             self._bounds_for = self._bounds_for[keep_]
             self._group = self._group[keep_]
+
+    # Checkpoints
+
+    def state(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, list[Tally]]:
+        states = fetch(self._states)
+        labels, upper, lower = (np.concatenate([s[i] for s in states]) for i in range(3))
+        return labels, upper, lower, [tally for s in states for tally in s.tallies]
+
+    def set_state(
+        self, labels: np.ndarray, upper: np.ndarray, lower: np.ndarray, parts: list[Tally]
+    ) -> None:
+        self._k, self._whole = parts[0].sums.shape[0], None
+        self._table = self.source.cut_at(segments(self.source.n, self._k))
+        states = []
+        for (a, b), numbers in zip(self._table.spans, self._table.numbers(), strict=True):
+            far, tallies = np.zeros(b - a, np.uint8), [parts[i] for i in numbers]
+            states.append(piece.State(labels[a:b], upper[a:b], lower[a:b], far, tallies))
+        self._states = keep([task(same, state) for state in states])
 
     # Openings (KJ Algorithm 1)
 
@@ -262,7 +281,7 @@ class SpreadPartition(Partition):
     # Starts
 
     def mean_variance(self) -> float:
-        parts = self.source.each(piece.scatter_all, self.frame.mean[None, :])
+        parts = self.source.each(local.scatter_all, self.frame.mean[None, :])
         total = sum(part for share in parts for part in share)
         return total / (self.frame.total_weight * self.source.d)
 

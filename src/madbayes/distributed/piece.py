@@ -2,8 +2,7 @@
 
 These functions run in tasks. Each returns a new `State` and leaves the old one as it was, so that
 a step can be repeated when a worker is lost. The arithmetic is that of `_engine.partition`, segment
-by segment: the sums that come out are the same to the bit. `cuts` are the segments, counted from
-the first row of the share.
+by segment: the sums that come out are the same to the bit.
 """
 
 import threading
@@ -12,30 +11,15 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from madbayes._engine.centers import prepare
-from madbayes._engine.frame import NO_WEIGHT, Frame, add_up
+from madbayes._engine.frame import Frame
 from madbayes._engine.lloyd import serial
 from madbayes._engine.partition import Partition
-from madbayes._engine.rows import Rows, spatial_order
-from madbayes._engine.segment import half_gaps, own_distances, scatter
+from madbayes._engine.segment import half_gaps, own_distances
 from madbayes._engine.tallies import add_in_order
 from madbayes._engine.threads import workers
 from madbayes._kernels.bounds import Centers, Tally, move_row
 from madbayes._kernels.rows import squared_error, tally_rows
-
-Cuts = list[tuple[int, int]]
-
-
-class Share(NamedTuple):
-    """The rows of one or more segments."""
-
-    rows: np.ndarray
-    weight: np.ndarray  # empty: all ones
-    cuts: Cuts
-    unit: bool
-
-    @property
-    def source(self) -> Rows:
-        return Rows(self.rows, unit=self.unit)
+from madbayes.distributed.local import Cuts, Share, taken
 
 
 class State(NamedTuple):
@@ -54,7 +38,7 @@ class Report(NamedTuple):
     stats: np.ndarray  # (segments, 4)
     sums: np.ndarray
     low: np.ndarray
-    count: np.ndarray
+    number: np.ndarray  # of rows
 
 
 class Openings(NamedTuple):
@@ -214,7 +198,7 @@ def merge(*parts: list[Report]) -> list[Report]:
     """One inner node of the tree of sums."""
     reports = [report for part in parts for report in part]
     high, low = add_in_order([(report.sums, report.low) for report in reports])
-    count = np.sum([report.count for report in reports], axis=0)
+    count = np.sum([report.number for report in reports], axis=0)
     return [Report(np.vstack([report.stats for report in reports]), high, low, count)]
 
 
@@ -224,7 +208,7 @@ def some(reports: list[Report], a: int, b: int) -> list[Report]:
 
 def finish(whole: list[Report]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """The root: statistics of each segment, sums, counts."""
-    return whole[0].stats, whole[0].sums + whole[0].low, whole[0].count
+    return whole[0].stats, whole[0].sums + whole[0].low, whole[0].number
 
 
 def stats(state: State) -> np.ndarray:
@@ -267,28 +251,6 @@ def farthest(
     return at, d2[at]
 
 
-def taken(share: Share, at: np.ndarray) -> np.ndarray:
-    """Some rows, in the type that they are kept in."""
-    return share.source.take(at).astype(share.source.dtype)
-
-
-def weights_at(share: Share, at: np.ndarray) -> np.ndarray:
-    return share.weight[at] if share.weight.shape[0] else np.ones(len(at))
-
-
-def add_up_all(share: Share, origin: np.ndarray) -> list[tuple[np.ndarray, float, float]]:
-    return [add_up(share.source, share.weight, origin, cut) for cut in share.cuts]
-
-
-def scatter_all(share: Share, mean: np.ndarray) -> list[float]:
-    return [scatter(share.source, share.weight, mean, cut) for cut in share.cuts]
-
-
-def first_positive(share: Share) -> int:
-    found = np.flatnonzero(share.weight > 0)
-    return int(found[0]) if found.size else -1
-
-
 def labels_of(state: State) -> np.ndarray:
     return state.labels
 
@@ -299,54 +261,5 @@ def parts_of(state: State, a: int, b: int) -> tuple[np.ndarray, ...]:
 
 def join_states(d: int, cuts: Cuts, *parts: tuple[np.ndarray, ...]) -> State:
     """A state from parts of others; the sums begin at zero."""
-    arrays = (np.concatenate(column) for column in zip(*parts, strict=True))
-    return State(*arrays, [empty_tally(0, d) for _ in cuts])
-
-
-def rows_of(share: Share, a: int, b: int) -> tuple[np.ndarray, np.ndarray]:
-    return share.rows[a:b], share.weight[a:b]
-
-
-def join_shares(cuts: Cuts, unit: bool, *parts: tuple[np.ndarray, np.ndarray]) -> Share:
-    rows, weights = zip(*parts, strict=True)
-    if len(parts) == 1:
-        return Share(np.ascontiguousarray(rows[0]), weights[0], cuts, unit)
-    return Share(np.concatenate(rows), np.concatenate(weights), cuts, unit)
-
-
-# Rows near each other put next to each other
-
-
-def order_of(share: Share) -> np.ndarray:
-    return spatial_order(share.rows)
-
-
-def order_within(share: Share) -> np.ndarray:
-    """Each segment in an order of its own."""
-    return np.concatenate([a + spatial_order(share.rows[a:b]) for a, b in share.cuts])
-
-
-def in_order(share: Share, order: np.ndarray) -> Share:
-    return picked(share, order, 0, len(order), share.cuts)
-
-
-def picked(share: Share, order: np.ndarray, a: int, b: int, cuts: Cuts) -> Share:
-    weight = share.weight[order[a:b]] if share.weight.shape[0] else NO_WEIGHT
-    return Share(np.ascontiguousarray(share.rows[order[a:b]]), weight, cuts, share.unit)
-
-
-# metric="cosine"
-
-
-def zeros(share: Share) -> np.ndarray:
-    """Rows without a direction."""
-    return np.flatnonzero(~share.rows.any(axis=1))
-
-
-def of_directions(share: Share, zero: np.ndarray, weighted: bool) -> Share:
-    """Rows of length 1, zeros without weight."""
-    weight = share.weight
-    if weighted:
-        weight = weight.copy() if weight.shape[0] else np.ones(len(share.rows))
-        weight[zero] = 0.0
-    return share._replace(weight=weight, unit=True)
+    labels, upper, lower, far = (np.concatenate(column) for column in zip(*parts, strict=True))
+    return State(labels, upper, lower, far, [empty_tally(0, d) for _ in cuts])

@@ -16,6 +16,7 @@ import numpy as np
 from sklearn.utils.validation import validate_data
 
 from madbayes._engine.checks import DTYPES, HEAVIEST
+from madbayes._engine.frame import NO_WEIGHT
 from madbayes._engine.rows import (
     ARRANGE_AT_ONCE,
     Rows,
@@ -23,8 +24,8 @@ from madbayes._engine.rows import (
     segments,
     worth_arranging,
 )
-from madbayes.distributed import piece
-from madbayes.distributed.piece import NO_WEIGHT, Share
+from madbayes.distributed import local
+from madbayes.distributed.local import Share
 from madbayes.distributed.tasks import fetch, keep, lanes, remote, task
 
 Cut = tuple[int, int]
@@ -65,6 +66,10 @@ class SpreadTable:
     sparse = False
     sparsity = 1.0
 
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.n, self.d
+
     def numbers(self) -> list[list[int]]:
         """The numbers of the segments of each share."""
         ends = [b for _, b in self.cuts]
@@ -81,12 +86,20 @@ class SpreadTable:
 
     def take(self, index: np.ndarray) -> np.ndarray:
         """Rows as a new float64 array."""
-        return self._take(piece.taken, index, np.empty((index.size, self.d)))
+        return self._take(local.taken, index, np.empty((index.size, self.d)))
+
+    def take_kept(self, index: np.ndarray) -> np.ndarray:
+        """Rows in the type that they are kept in."""
+        return self._take(local.kept, index, np.empty((index.size, self.d), self.dtype))
+
+    def lazy(self, values: np.ndarray) -> Any:
+        """What is known here of all rows, in the chunks of X."""
+        return da.from_array(values, chunks=(self.chunks, *values.shape[1:]))
 
     def take_weights(self, index: np.ndarray) -> np.ndarray:
         if not self.weighted:
             return NO_WEIGHT
-        return self._take(piece.weights_at, index, np.empty(index.size))
+        return self._take(local.weights_at, index, np.empty(index.size))
 
     def _take(self, how: Callable[..., Any], index: np.ndarray, out: np.ndarray) -> np.ndarray:
         at = np.searchsorted([b for _, b in self.spans], index, side="right")
@@ -100,7 +113,7 @@ class SpreadTable:
 
     def everything(self) -> tuple[np.ndarray, np.ndarray]:
         """All rows and weights; for tables that are small."""
-        rows, weights = zip(*self.each(piece.rows_of, 0, self.n), strict=True)
+        rows, weights = zip(*self.each(local.rows_of, 0, self.n), strict=True)
         return np.concatenate(rows), np.concatenate(weights)
 
     def labels(self, pieces: list[Any], dtype: Any = np.int32) -> Any:
@@ -119,8 +132,8 @@ class SpreadTable:
         parts = overlaps(self.spans, spans)
         shares = [
             task(
-                *(piece.join_shares, local_cuts(cuts, span), self.unit),
-                *(task(piece.rows_of, self.shares[s], a, b) for s, a, b in each),
+                *(local.join_shares, local_cuts(cuts, span), self.unit),
+                *(task(local.rows_of, self.shares[s], a, b) for s, a, b in each),
             )
             for span, each in zip(spans, parts, strict=True)
         ]
@@ -139,13 +152,13 @@ class SpreadTable:
         if not worth_arranging(self.n, self.d):
             return self
         if self.n > ARRANGE_AT_ONCE:
-            order = keep([task(piece.order_within, share) for share in self.shares])
-            return self.change(piece.in_order, order, order=order)
-        parts = [task(piece.rows_of, share, 0, self.n) for share in self.shares]
-        together = task(piece.join_shares, self.cuts, self.unit, *parts)  # few columns: it fits
-        together, whole = keep([together, task(piece.order_of, together)])
+            order = keep([task(local.order_within, share) for share in self.shares])
+            return self.change(local.in_order, order, order=order)
+        parts = [task(local.rows_of, share, 0, self.n) for share in self.shares]
+        together = task(local.join_shares, self.cuts, self.unit, *parts)  # few columns: it fits
+        together, whole = keep([together, task(local.order_of, together)])
         shares = [
-            task(piece.picked, together, whole, a, b, self.local_cuts(at))
+            task(local.picked, together, whole, a, b, self.local_cuts(at))
             for at, (a, b) in enumerate(self.spans)
         ]
         return replace(self, shares=keep(shares), order=[whole])
