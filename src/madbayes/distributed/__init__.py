@@ -11,9 +11,15 @@ from typing import Any
 from madbayes.cluster.dp_means import DPMeans
 from madbayes.cluster.kmeans import KMeans
 from madbayes.distributed.clusters import fit_dp_means, fit_kmeans
+from madbayes.distributed.groups import fit_hard_hdp
 from madbayes.distributed.later import map_rows, score
+from madbayes.multi.hard_hdp import HardHDP
 
-FITS: dict[type, Callable[..., Any]] = {KMeans: fit_kmeans, DPMeans: fit_dp_means}
+FITS: dict[type, Callable[..., Any]] = {
+    KMeans: fit_kmeans,
+    DPMeans: fit_dp_means,
+    HardHDP: fit_hard_hdp,
+}
 
 __all__ = ["run"]
 
