@@ -57,7 +57,7 @@ def fit_kmeans(model: Any, X: Any, y: Any = None, sample_weight: Any = None) -> 
         seen = count_labels(table, labels, k)
         distinct = int(seen.any.sum())
         model._store(replace(best, labels=table.labels(labels)), k, distinct, table.dtype)
-        calibrate(model, table, labels, seen)
+    calibrate(model, table, labels, seen)
     return model
 
 
@@ -118,9 +118,9 @@ def fit_dp_means(model: Any, X: Any, y: Any = None, sample_weight: Any = None) -
             keep_choice(model, path, result.k, penalty, remarks)
         labels = keep(list(result.labels))
         model._store_result(replace(result, labels=table.labels(labels)), penalty, table.dtype)
-        calibrate(model, table, labels, count_labels(table, labels, result.k))
-        if file is not None:
-            file.remove()
+    calibrate(model, table, labels, count_labels(table, labels, result.k))
+    if file is not None:
+        file.remove()
     return model
 
 

@@ -78,7 +78,7 @@ def fit_hard_hdp(
         model.labels_ = table.labels(labels)
         numbered = state.numbered(model._rows_of)
         model.local_labels_ = table.labels(put_back(numbered, spans, found.order, table.spans))
-        calibrate(model, table, labels, count_labels(table, labels, len(centers)))
+    calibrate(model, table, labels, count_labels(table, labels, len(centers)))
     return model
 
 
