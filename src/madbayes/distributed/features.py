@@ -59,7 +59,7 @@ def fit_bp_means(model: BPMeans, X: Any, y: Any = None, sample_weight: Any = Non
             "scale of its rows: multiply it by the number of rows that each stands for."
         )
     for name in ("evidence_", "path_"):
-        vars(model).pop(name, None)
+        model.__dict__.pop(name, None)
     with workers(1):
         table = spread_table(model, X, sample_weight)
         cap = table.n
@@ -337,4 +337,4 @@ def add_errors(total: float, share: Share, held: Held) -> float:
 
 def place_of(total: float, share: Share, held: Held, at: float) -> int:
     reached = np.cumsum(np.r_[total, errors(share, held)])[1:]
-    return int(min(np.searchsorted(reached, at, side="right"), len(reached) - 1))
+    return min(int(np.searchsorted(reached, at, side="right")), len(reached) - 1)
