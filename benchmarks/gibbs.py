@@ -38,7 +38,7 @@ def bars(n):
 
 def clusters(task):
     """Sweeps per second from the planted clusters on."""
-    from madbayes.gibbs.dp_mixture import dp_mixture
+    from madbayes.gibbs.dp_sampler import dp_mixture
 
     rows, labels = mixture(task["n"], task["d"], task["k"], gap=6, dtype=np.float64)
     rows -= rows.mean(axis=0)
@@ -71,7 +71,7 @@ def clusters(task):
 
 def features(task):
     """The same for features; the plain loop on fewer rows, as it needs n³ for each flip."""
-    from madbayes.gibbs.ibp import buffet
+    from madbayes.gibbs.ibp_sampler import buffet
 
     sys.path.insert(0, str(ROOT / "tests"))
     from reference.ibp import sweep

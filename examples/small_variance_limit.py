@@ -15,7 +15,7 @@ from sklearn.metrics import adjusted_rand_score
 
 from madbayes import DPMeans
 from madbayes.gibbs import DPMixtureGibbs
-from madbayes.gibbs.dp_mixture import log_joint, log_marginal
+from madbayes.gibbs.dp_sampler import log_joint, log_marginal
 from madbayes.plots._palette import COLORS
 
 PENALTY, RHO = 30.0, 100.0

@@ -7,7 +7,7 @@ import numpy as np
 from common import need, timed, write
 
 from madbayes import DPMeans, penalties
-from madbayes.gibbs.dp_mixture import dp_mixture
+from madbayes.gibbs.dp_sampler import dp_mixture
 
 ROWS = 312_320
 PROTOCOL = """SIFT descriptors of 20 photographs, as many rows and columns as the paper's Photo

@@ -18,11 +18,11 @@ from sklearn.exceptions import ConvergenceWarning
 
 from madbayes._engine.progress import listening
 from madbayes.gibbs import DPMixtureGibbs, IBPGibbs, effective_sample_size, r_hat
-from madbayes.gibbs.dp_mixture import State, dp_mixture, log_joint, log_marginal
-from madbayes.gibbs.ibp import State as IBPState
-from madbayes.gibbs.ibp import buffet, harmonic
-from madbayes.gibbs.ibp import log_joint as log_joint_features
-from madbayes.gibbs.ibp import log_marginal as log_marginal_features
+from madbayes.gibbs.dp_sampler import State, dp_mixture, log_joint, log_marginal
+from madbayes.gibbs.ibp_sampler import State as IBPState
+from madbayes.gibbs.ibp_sampler import buffet, harmonic
+from madbayes.gibbs.ibp_sampler import log_joint as log_joint_features
+from madbayes.gibbs.ibp_sampler import log_marginal as log_marginal_features
 
 RNG = np.random.default_rng(0)
 BLOBS = np.repeat([[-4.0, 0], [4, 0], [0, 6]], 30, axis=0) + RNG.normal(size=(90, 2))

@@ -12,6 +12,7 @@ from sklearn.datasets import load_iris, make_circles, make_moons
 from sklearn.metrics import normalized_mutual_info_score
 from sklearn.metrics.pairwise import pairwise_kernels
 
+import madbayes.cluster.spectral as algorithm
 import madbayes.cluster.spectral_dp_means as module
 import madbayes.cluster.spectrum as spectrum
 from madbayes import DPMeans, KernelDPMeans, SpectralDPMeans
@@ -71,7 +72,7 @@ def test_eigenvalues_and_embedding(options, weighted, monkeypatch):
     trace = np.trace(centred(K, w))
     bound = trace + penalty - (expected[:3] - penalty).sum()
     assert model.relaxed_bound_ == pytest.approx(bound)
-    monkeypatch.setattr(module, "DENSE", 10)  # Lanczos instead
+    monkeypatch.setattr(algorithm, "DENSE", 10)  # Lanczos instead
     other = SpectralDPMeans(penalty, random_state=0, **options).fit(X, sample_weight=w)
     np.testing.assert_allclose(other.eigenvalues_, expected[:3], rtol=1e-9)
     assert other.objective_ == pytest.approx(model.objective_)

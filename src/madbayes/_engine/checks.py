@@ -143,15 +143,6 @@ def check_count(name: str, value: Any, *, low: int = 1, why: str = "") -> int:
     return int(value)
 
 
-def check_hint(n_clusters_hint: Any, more: str = "") -> int:
-    """For penalty="farthest-first", which cannot do without one."""
-    if n_clusters_hint is None:
-        raise ValueError(
-            f"penalty='farthest-first' needs n_clusters_hint, a rough number of clusters.{more}"
-        )
-    return check_count("n_clusters_hint", n_clusters_hint)
-
-
 def is_cosine(metric: Any) -> bool:
     """Whether rows and centres are taken at length 1."""
     return check_choice("metric", metric, "euclidean", "cosine") == "cosine"

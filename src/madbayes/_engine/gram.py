@@ -268,3 +268,30 @@ def embed(gram: Gram, w: np.ndarray, rank: int) -> tuple[np.ndarray, bool]:
     keep = value[::-1] > 1e-13 * max(value[-1], 0.0)
     axes = vector[:, ::-1][:, keep] if keep.any() else vector[:, -1:]
     return np.ascontiguousarray((G.T - mean) @ axes), exact
+
+
+def is_all(used: np.ndarray, X: Any) -> bool:
+    """Whether `used` are all rows of X, in their order."""
+    return np.array_equal(used, np.arange(X.shape[0]))
+
+
+def check_symmetric(K: Any) -> None:
+    """A square and symmetric matrix, up to rounding."""
+    n = K.shape[0]
+    if K.shape != (n, n):
+        raise ValueError(
+            f"kernel='precomputed' needs a square matrix of kernel values, but X.shape={K.shape}."
+        )
+    if sp.issparse(K):
+        top = np.abs(K.data).max(initial=0.0)
+        gap = np.abs((K - K.T).data).max(initial=0.0)
+    else:
+        step = HELD_ROWS // 16
+        cuts = [slice(a, a + step) for a in range(0, n, step)]
+        top = max(float(np.abs(K[cut]).max()) for cut in cuts)
+        gap = max(float(np.abs(K[cut] - K[:, cut].T.astype(float)).max()) for cut in cuts)
+    if gap > 1e-5 * top:
+        raise ValueError(
+            f"kernel='precomputed' needs a symmetric matrix, but X and its transpose differ by "
+            f"{gap:.3g}. Symmetrize it, (X + X.T) / 2, if that is only noise."
+        )

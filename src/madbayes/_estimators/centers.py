@@ -3,57 +3,21 @@
 from typing import Any
 
 import numpy as np
-from sklearn.base import (
-    BaseEstimator,
-    ClassNamePrefixFeaturesOutMixin,
-    ClusterMixin,
-    TransformerMixin,
-)
-from sklearn.utils.validation import check_is_fitted
 
-from madbayes._engine.checks import check_rows, check_weight, is_cosine
+from madbayes._engine.checks import check_weight, is_cosine
 from madbayes._engine.partition import Partition
 from madbayes._engine.rows import Rows, segments
 from madbayes._engine.threads import workers
-from madbayes._estimators.novelty_mixin import (
-    Closest,
-    NoveltyMixin,
-    without_direction,
-    without_row,
-)
-from madbayes._estimators.saving import SaveMixin
+from madbayes._estimators.clusterer import Clusterer
+from madbayes._estimators.novelty_mixin import Closest, without_direction, without_row
 from madbayes._kernels.rows import distances_to, row_errors
 
 
-class CentersMixin(
-    SaveMixin,
-    NoveltyMixin,
-    ClassNamePrefixFeaturesOutMixin,
-    TransformerMixin,
-    ClusterMixin,
-    BaseEstimator,
-):
+class CentersMixin(Clusterer):
     """Estimators with `cluster_centers_`."""
 
-    n_jobs: int | None
     metric: str = "euclidean"
     cluster_centers_: np.ndarray
-    labels_: np.ndarray
-    n_clusters_: int
-    penalty_: float
-    objective_: float
-    inertia_: float
-    objective_history_: np.ndarray
-    n_iter_: int
-    converged_: bool
-
-    def fit_predict(self, X: Any, y: Any = None, sample_weight: Any = None) -> np.ndarray:
-        """Fit and return `labels_`."""
-        return self.fit(X, sample_weight=sample_weight).labels_
-
-    def fit_transform(self, X: Any, y: Any = None, sample_weight: Any = None) -> np.ndarray:
-        """Fit and return the distances of the rows of X to the centres."""
-        return self.fit(X, sample_weight=sample_weight).transform(X)
 
     def transform(self, X: Any) -> np.ndarray:
         """Euclidean distances, (n_rows, n_clusters).
@@ -92,10 +56,6 @@ class CentersMixin(
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
         """Minus the sum of squared distances to the nearest centres: larger is better."""
         return -self._nearest(X, sample_weight)[1]
-
-    def _new_rows(self, X: Any) -> Any:
-        check_is_fitted(self)
-        return check_rows(self, X, reset=False)
 
     def _plain_labels(self, X: Any, **how: Any) -> np.ndarray:
         return self._nearest(X)[0]
@@ -146,13 +106,7 @@ class CentersMixin(
         """Of an algorithm that finds the number of clusters (a `Clustering`)."""
         self.labels_ = result.labels
         self._store_centers(result.centers, dtype)
-        self.n_clusters_ = result.k
-        self.penalty_ = penalty
-        self.objective_ = result.objective
-        self.inertia_ = result.inertia
-        self.objective_history_ = np.array(result.history)
-        self.n_iter_ = result.n_iter
-        self.converged_ = result.converged
+        self._store_found(result, penalty)
 
     def _exact_centers(self) -> np.ndarray:
         """The centres before they were rounded to the type of X, unless the user changed them."""
@@ -163,9 +117,3 @@ class CentersMixin(
     @property
     def _n_features_out(self) -> int:
         return int(self.cluster_centers_.shape[0])
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
-        return tags

@@ -10,6 +10,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
 from madbayes._engine.checks import check_choice, check_count, check_penalty
+from madbayes._engine.threads import Run
 from madbayes._search.staircase import Staircase
 
 AUTOMATIC = ("path_", "evidence_")  # what "auto" leaves behind
@@ -25,6 +26,15 @@ class Options(NamedTuple):
     effort: float
     max_iter: int
     random_state: np.random.RandomState
+
+    def for_search(self, run: Run) -> dict[str, Any]:
+        """What the search wants to know (`_search/driver.py`)."""
+        return {
+            "random_state": self.random_state,
+            "run": run,
+            "effort": self.effort,
+            "n_init": self.n_init,
+        }
 
 
 def begin(model: Any, *names: str, of: str = "cluster") -> Options:
@@ -88,6 +98,8 @@ def keep_choice(model: Any, path: Staircase, number: int, penalty: float) -> Non
             number=number,
             reason=f"{choice.reason}; {choice.number} were asked for, and this is the nearest "
             "that could be had",
+            strength="none" if number == 1 else "weak",
+            support=0.0,
             n_isolated=0,
         )
     choice = replace(choice, price=penalty)

@@ -5,21 +5,22 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from sklearn.base import (
-    BaseEstimator,
-    ClassNamePrefixFeaturesOutMixin,
-    ClusterMixin,
-    TransformerMixin,
-)
-from sklearn.utils.validation import check_is_fitted
 
 from madbayes._engine.checks import check_rows, check_weight
 from madbayes._engine.frame import measure_to_fit
-from madbayes._engine.gram import HELD_ROWS, MAX_ROWS, Gram, Kernel, make_kernel, sums_of
+from madbayes._engine.gram import (
+    MAX_ROWS,
+    Gram,
+    Kernel,
+    check_symmetric,
+    is_all,
+    make_kernel,
+    sums_of,
+)
 from madbayes._engine.rows import Rows
 from madbayes._engine.threads import Run, workers
-from madbayes._estimators.novelty_mixin import MOST_ROWS, Closest, NoveltyMixin
-from madbayes._estimators.saving import SaveMixin
+from madbayes._estimators.clusterer import Clusterer
+from madbayes._estimators.novelty_mixin import MOST_ROWS, Closest
 from madbayes._kernels.kernel_moves import distances, nearest
 
 NEW_ROWS = 512  # new rows compared with the fitted ones at a time
@@ -27,14 +28,7 @@ COMPARED = 2**25  # kernel values for the distances within clusters …
 LEAST_ROWS = 1024  # … but of no fewer rows than this
 
 
-class KernelMixin(
-    SaveMixin,
-    NoveltyMixin,
-    ClassNamePrefixFeaturesOutMixin,
-    TransformerMixin,
-    ClusterMixin,
-    BaseEstimator,
-):
+class KernelMixin(Clusterer):
     """Estimators whose centres exist only through kernel values."""
 
     kernel: Any
@@ -42,18 +36,6 @@ class KernelMixin(
     degree: float
     coef0: float
     kernel_params: dict[str, Any] | None
-    n_jobs: int | None
-    penalty_: float
-    labels_: np.ndarray
-    n_clusters_: int
-
-    def fit_predict(self, X: Any, y: Any = None, sample_weight: Any = None) -> np.ndarray:
-        """Fit and return `labels_`."""
-        return self.fit(X, sample_weight=sample_weight).labels_
-
-    def fit_transform(self, X: Any, y: Any = None, sample_weight: Any = None) -> np.ndarray:
-        """Fit and return the distances of the rows of X to the means in kernel space."""
-        return self.fit(X, sample_weight=sample_weight)._transform_fitted(X)
 
     def _transform_fitted(self, X: Any) -> np.ndarray:
         """Of the rows of the fit, whose kernel values with themselves are known."""
@@ -178,10 +160,6 @@ class KernelMixin(
 
     # New rows
 
-    def _new_rows(self, X: Any) -> Any:
-        check_is_fitted(self)
-        return check_rows(self, X, reset=False)
-
     def _plain_labels(self, X: Any, **how: Any) -> np.ndarray:
         return self._nearest(X, how.get("diagonal"), need_distance=False)[0]
 
@@ -288,40 +266,7 @@ class KernelMixin(
             raise ValueError(f"diagonal has shape {diagonal.shape}, but X has {n} rows.")
         return diagonal
 
-    @property
-    def _n_features_out(self) -> int:
-        return int(self.n_clusters_)
-
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
         tags.input_tags.pairwise = self._is_precomputed()
-        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
-
-
-def is_all(used: np.ndarray, X: Any) -> bool:
-    """Whether `used` are all rows of X, in their order."""
-    return np.array_equal(used, np.arange(X.shape[0]))
-
-
-def check_symmetric(K: Any) -> None:
-    """A square and symmetric matrix, up to rounding."""
-    n = K.shape[0]
-    if K.shape != (n, n):
-        raise ValueError(
-            f"kernel='precomputed' needs a square matrix of kernel values, but X.shape={K.shape}."
-        )
-    if sp.issparse(K):
-        top = np.abs(K.data).max(initial=0.0)
-        gap = np.abs((K - K.T).data).max(initial=0.0)
-    else:
-        step = HELD_ROWS // 16
-        cuts = [slice(a, a + step) for a in range(0, n, step)]
-        top = max(float(np.abs(K[cut]).max()) for cut in cuts)
-        gap = max(float(np.abs(K[cut] - K[:, cut].T.astype(float)).max()) for cut in cuts)
-    if gap > 1e-5 * top:
-        raise ValueError(
-            f"kernel='precomputed' needs a symmetric matrix, but X and its transpose differ by "
-            f"{gap:.3g}. Symmetrize it, (X + X.T) / 2, if that is only noise."
-        )

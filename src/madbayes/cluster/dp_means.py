@@ -264,12 +264,7 @@ class DPMeans(CentersMixin):
     ) -> tuple[Clustering, float]:
         """The search, at a penalty or for the number of clusters that was chosen."""
         table = Table.arranged(X, weight, run, frame, unit=self._unit)
-        common: dict[str, Any] = {
-            "random_state": options.random_state,
-            "run": run,
-            "effort": options.effort,
-            "n_init": options.n_init,
-        }
+        common = options.for_search(run)
         space = table.space(per_cluster(1.0, options.cap, table.used.size))
         if path is not None or options.penalty == "farthest-first":
             number, first, centers = options.hint or 1, None, []

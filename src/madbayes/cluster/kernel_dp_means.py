@@ -17,6 +17,7 @@ cluster with the lowest number. With the linear kernel the result is that of `DP
 """
 
 import warnings
+from dataclasses import replace
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -36,12 +37,7 @@ from madbayes._search.price import Price, per_cluster
 from madbayes._search.staircase import Staircase
 from madbayes.cluster.farthest import first_gap, largest_gap
 from madbayes.cluster.kernel_path import kernel_path
-from madbayes.cluster.kernel_space import (
-    KernelDivision,
-    KernelSpace,
-    features_of,
-    kernel_search,
-)
+from madbayes.cluster.kernel_space import KernelDivision, KernelSpace, features_of, kernel_search
 
 
 def objective(K: np.ndarray, labels: np.ndarray, penalty: float) -> float:
@@ -100,9 +96,8 @@ class KernelDPMeans(KernelMixin):
     cluster (Kulis & Jordan 2012, 5.2).
 
     Use it for up to some ten thousand rows whose likeness a kernel describes better than a straight
-    distance: histograms, groups inside each other, or (by a matrix of kernel values) strings and
-    graphs. Do not use it where the linear kernel would do (`DPMeans` is far faster), nor for large
-    data: see Notes.
+    distance: histograms, or (by a matrix of kernel values) strings and graphs. Do not use it where
+    the linear kernel would do (`DPMeans` is far faster), nor for large data: see Notes.
 
     Parameters
     ----------
@@ -249,23 +244,20 @@ class KernelDPMeans(KernelMixin):
             features = features_of(gram, w) if needed else np.empty((0, 0))
             space = KernelSpace(gram, w, Price(1.0, gram.n), features)
             if options.penalty == "auto":
-                path = kernel_path(
-                    features, w, options.cap, options.hint, options.random_state, run
-                )
+                rng = options.random_state
+                path = kernel_path(features, w, options.cap, options.hint, rng, run)
             solve = self._print if printed else self._search
             now, history, n_iter, converged, penalty = solve(space, options, path, run)
         warn_if_unfinished(self, converged)
         if path is not None:
             keep_choice(self, path, now.k, penalty)
         self._store_clusters(gram, w, now.labels, now.weights, np.diagonal(now.links))
-        self.n_clusters_ = now.k
-        self.penalty_ = penalty
+        self.n_clusters_, self.penalty_ = now.k, penalty
         self.labels_ = self._all_labels(X, used, now.labels)
         self.inertia_ = now.inertia
         self.objective_ = now.inertia + penalty * now.k
         self.objective_history_ = np.array(history)
-        self.n_iter_ = n_iter
-        self.converged_ = converged
+        self.n_iter_, self.converged_ = n_iter, converged
         self._calibrate_kernel(X, sample_weight)
         return self
 
@@ -273,28 +265,18 @@ class KernelDPMeans(KernelMixin):
         self, space: KernelSpace, options: Options, path: Staircase | None, run: Run
     ) -> tuple[KernelDivision, list[float], int, bool, float]:
         """The search, at a penalty or for the number of clusters that was chosen."""
-        common: dict[str, Any] = {
-            "random_state": options.random_state,
-            "run": run,
-            "effort": options.effort,
-            "n_init": options.n_init,
-        }
+        common = options.for_search(run)
         if path is not None or options.penalty == "farthest-first":
-            choice = None if path is None else path.best()
+            number, first = options.hint or 1, None
+            if path is not None:
+                number, first = path.best().number, path.best().price
             found, history, penalty = search_number(
-                space,
-                options.hint or 1 if choice is None else choice.number,
-                None if choice is None else choice.price,
-                max_clusters=options.cap,
-                solve=kernel_search,
-                **common,
+                space, number, first, max_clusters=options.cap, solve=kernel_search, **common
             )
         else:
             penalty = options.penalty
-            price = per_cluster(penalty, options.cap, space.n)
-            found, history = kernel_search(
-                KernelSpace(space.gram, space.w, price, space.features), **common
-            )
+            space = replace(space, price=per_cluster(penalty, options.cap, space.n))
+            found, history = kernel_search(space, **common)
         return found, history, len(history), True, penalty
 
     def _print(
@@ -303,7 +285,7 @@ class KernelDPMeans(KernelMixin):
         """Algorithm 1, at a penalty or at one that gives the number of clusters that was chosen."""
 
         def solve(penalty: float) -> Any:
-            priced = KernelSpace(space.gram, space.w, Price(penalty, space.n), space.features)
+            priced = replace(space, price=Price(penalty, space.n))
             return kernel_dp_means(priced, max_clusters=options.cap, max_iter=options.max_iter)
 
         penalty = options.penalty

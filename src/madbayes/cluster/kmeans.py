@@ -294,13 +294,8 @@ class KMeans(CentersMixin):
             X = X.toarray()
         frame = measure_to_fit(Rows(X, unit=self._unit), weight, run)
         table = Table.arranged(X, weight, run, frame, unit=self._unit)
-        found, history = search(
-            table.space(fixed(k, table.used.size)),
-            random_state=options.random_state,
-            run=run,
-            effort=options.effort,
-            n_init=options.n_init,
-        )
+        space = table.space(fixed(k, table.used.size))
+        found, history = search(space, **options.for_search(run))
         result = table.result(found, history, 0.0)
         centers = result.centers[np.minimum(np.arange(k), result.k - 1)]  # too few different rows
         return KMeansResult(

@@ -1,4 +1,4 @@
-"""DP-means of a stream (PRML Eq. 9.5; KJ Algorithm 1): the estimator. `online` has the steps."""
+"""DP-means of a stream (PRML Eq. 9.5; KJ Algorithm 1): the estimator. `stream` has the steps."""
 
 from typing import Any, Literal, Self
 
@@ -6,8 +6,6 @@ import numpy as np
 
 from madbayes._engine.checks import (
     check_count,
-    check_hint,
-    check_penalty,
     check_rows,
     check_weight,
     weight_of_directions,
@@ -18,10 +16,9 @@ from madbayes._engine.rows import COPY_VALUES, Rows
 from madbayes._engine.threads import workers
 from madbayes._estimators.fitting import AUTOMATIC, Options, begin, keep_choice
 from madbayes.cluster.farthest import largest_gap
-from madbayes.cluster.online import OnlineMixin, Rule, Stream
+from madbayes.cluster.online import OnlineMixin
 from madbayes.cluster.online_auto import Summary, add_rows, is_due, refresh
-
-OR_A_NUMBER = " Or give penalty as a number: the square of how far a row may be from a centre."
+from madbayes.cluster.stream import Rule, Stream
 
 
 class OnlineDPMeans(OnlineMixin):
@@ -253,19 +250,18 @@ class OnlineDPMeans(OnlineMixin):
         return self
 
     def _begin(self, X: Any, weight: np.ndarray | None, stream: Stream | None = None) -> Stream:
-        penalty = check_penalty(self.penalty, "auto", "farthest-first")
+        options = begin(self, "auto", "farthest-first")
         if self._unit and self.merge_every is not None:
             raise ValueError(
                 f"merge_every={self.merge_every!r} merges by squared error, which metric='cosine' "
                 "does not have. Use merge_every=None, or normalized rows and metric='euclidean'."
             )
-        if penalty != "farthest-first":
-            self.penalty_ = penalty
+        if options.penalty != "farthest-first":
+            self.penalty_ = options.penalty
         elif stream is None:
-            hint = check_hint(self.n_clusters_hint, OR_A_NUMBER)
             with workers(self.n_jobs) as run:
                 source = Rows(X, unit=self._unit)
-                self.penalty_ = largest_gap(source, weight, hint, run, unit=self._unit)
+                self.penalty_ = largest_gap(source, weight, options.hint or 1, run, unit=self._unit)
         return stream or Stream.empty(min(16, self._rule().cap), X.shape[1])
 
     def _rule(self) -> Rule:

@@ -1,4 +1,4 @@
-"""K-means of a stream (PRML Eq. 9.5): the estimator. `online` has the steps."""
+"""K-means of a stream (PRML Eq. 9.5): the estimator. `stream` has the steps."""
 
 import warnings
 from typing import Any, Self
@@ -12,7 +12,8 @@ from madbayes._engine.frame import NO_WEIGHT
 from madbayes._engine.rows import Rows
 from madbayes._engine.seeding import kmeans_plus_plus
 from madbayes._engine.threads import workers
-from madbayes.cluster.online import OnlineMixin, Rule, Stream
+from madbayes.cluster.online import OnlineMixin
+from madbayes.cluster.stream import Rule, Stream
 
 
 class OnlineKMeans(OnlineMixin):

@@ -1,157 +1,27 @@
-"""Spectral DP-means: the relaxation of the DP-means objective, rounded and polished (KJ 5.1).
+"""`SpectralDPMeans`: the steps of `spectral`, among rows or in sums of kernel values."""
 
-Objective: J = Σ_n w_n ‖φ(x_n) - μ_{z_n}‖² + λk = tr A - tr(Yᵀ(A - λI)Y) with A = W^½ K W^½ and
-Y = W^½ Z (ZᵀWZ)^-½ (KJ Lemma 5.1, with weights). Relaxed to any Y with YᵀY = I, the best Y are all
-eigenvectors of A whose eigenvalues exceed λ (KJ Theorem 5.2).
-
-1. Centre the kernel at the (weighted) mean of the rows, so that W^½1 is an eigenvector of value 0.
-2. Find the r eigenvalues above λ, and their vectors Y. They leave room for k = r + 1 clusters.
-3. Cluster the rows of W^-½ Y by k-means with that k.
-4. Polish with exact moves at the original λ, which also revise k.
-
-The lower bound: every Y of a partition contains W^½1, hence J ≥ tr A + λ - Σ_{r} (eigenvalue - λ).
-
-Departs from the paper: the kernel is centred first. Without that the largest eigenvalue is about
-where the origin is, it counts as a cluster or not depending on a shift of the data that changes
-nothing else, and the bound is weaker. Step 4 is not in the paper: a relaxed solution is no
-partition.
-"""
-
-from dataclasses import replace
 from typing import Any, Literal, Self
 
 import numpy as np
 import scipy.sparse as sp
 from sklearn.metrics import pairwise_distances_argmin
-from sklearn.neighbors import kneighbors_graph
 
 from madbayes._engine.checks import check_count, check_rows, dense
-from madbayes._engine.gram import HELD_ROWS, Gram
-from madbayes._engine.lloyd import lloyd_passes, nearest
-from madbayes._engine.rows import Rows
-from madbayes._engine.seeding import kmeans_plus_plus
+from madbayes._engine.gram import HELD_ROWS, Gram, is_all
 from madbayes._engine.threads import Run, workers
 from madbayes._estimators.fitting import Options, begin, keep_choice
-from madbayes._estimators.kernel import KernelMixin, is_all
+from madbayes._estimators.kernel import KernelMixin
 from madbayes._search.driver import by_size, descend
 from madbayes._search.number import between
 from madbayes._search.price import fixed, per_cluster
-from madbayes._search.staircase import Choice, Staircase, in_words, plateau
+from madbayes._search.staircase import Staircase
 from madbayes.cluster.dense_space import DenseSpace
 from madbayes.cluster.kernel_path import kernel_path
 from madbayes.cluster.kernel_space import KernelSpace, descend_kernel, features_of
 from madbayes.cluster.path import find_path
-from madbayes.cluster.spectrum import (
-    DENSE,
-    Spectrum,
-    dense_spectrum,
-    lanczos_spectrum,
-    linear_spectrum,
-)
-
-STARTS = 3  # of k-means
-SAMPLE = 10_000  # rows (at least 50 per cluster) that it looks at
-LOWEST = 0.7  # eigenvalue of a graph that "auto" looks at …
-MOST = 64  # … and how many of them
-GAP = 2.1  # how wide a gap must be; rows along a line reach 2 (c grows as the square of k)
-FLOOR = 1e-4  # what is nearer to 1 counts as 1
-
-
-def relaxed_bound(trace: float, eigenvalues: np.ndarray, penalty: float) -> float:
-    """What no partition can be below (KJ Theorem 5.2); `eigenvalues`: those above the penalty."""
-    return float(trace + penalty - (eigenvalues - penalty).sum())
-
-
-def centred_spectrum(
-    gram: Gram,
-    w: np.ndarray,
-    penalty: float,
-    random_state: np.random.RandomState,
-    most: int | None = None,
-) -> tuple[Spectrum, float]:
-    """1. and 2. for a kernel matrix (`most`: about so many); second: its trace when centred."""
-    root, total = np.sqrt(w), float(w.sum())
-    one_cluster = np.zeros(gram.n, np.int64)
-    mean = np.concatenate([M[:, 0] for _, _, M in gram.sums(w, one_cluster, 1)]) / total
-    middle = float(w @ mean) / total
-    trace = float(w @ (gram.diagonal - 2 * mean + middle))
-    if gram.n <= DENSE:
-        A = gram.rows(np.arange(gram.n)) - mean - mean[:, None] + middle
-        return dense_spectrum(A * root * root[:, None], penalty), trace
-    unit = root / np.sqrt(total)
-    A = gram.sparse if gram.sparse is not None else gram.rows(slice(0, gram.n))
-
-    def multiply(x: np.ndarray) -> np.ndarray:
-        y = root * (A @ (root * (x - unit * (unit @ x))))
-        return y - unit * (unit @ y)
-
-    return lanczos_spectrum(multiply, gram.n, penalty, random_state, most), trace
-
-
-def cluster_rows(
-    Y: np.ndarray, w: np.ndarray, cap: int | None, random_state: np.random.RandomState, run: Run
-) -> np.ndarray:
-    """3. K-means with one cluster more than columns; labels. Of many rows a sample decides."""
-    if Y.shape[1] == 0:
-        return np.zeros(len(Y), np.int64)
-    k = min(Y.shape[1] + 1, len(Y), cap or len(Y))
-    size = max(SAMPLE, 50 * k)
-    some = np.arange(len(Y))
-    if len(Y) > size:
-        some = np.sort(random_state.choice(len(Y), size, replace=False))
-    X, v = Y[some], w[some]
-    starts = [kmeans_plus_plus(Rows(X), v, k, random_state, run) for _ in range(STARTS)]
-    found = [lloyd_passes(X, start, v, 50, run) for start in starts]
-    labels, centers, _ = min(found, key=lambda result: result[2])
-    return labels if len(some) == len(Y) else nearest(Y, centers, run)
-
-
-def neighbour_graph(X: Any, s: np.ndarray, n_neighbors: int, n_jobs: int | None) -> Any:
-    """The graph of nearest neighbours A as a kernel and weights: D⁻¹AD⁻¹ and the degrees D.
-
-    With these, J is the normalized cut plus (λ - 1)k, up to a constant (KJ Theorem 5.3), and the
-    eigenvalues are those of D^-½ A D^-½. A row of weight s counts as s equal rows.
-    """
-    near = kneighbors_graph(X, n_neighbors, include_self=True, n_jobs=n_jobs)
-    weights = sp.diags_array(s)
-    A = sp.csr_array(weights @ (near + near.T) @ weights) / 2
-    degree = np.asarray(A.sum(axis=1)).ravel()
-    inverse = sp.diags_array(1 / degree)
-    return sp.csr_array(inverse @ A @ inverse), degree
-
-
-def graph_path(
-    gram: Gram, w: np.ndarray, cap: int | None, random_state: np.random.RandomState
-) -> Staircase:
-    """A penalty for a graph: in the widest gap √k·log(c_k/c_{k-1}) of c = 1 - eigenvalue.
-
-    Eigenvalues near 1 belong to groups that a random walk hardly leaves. Relaxed, k clusters are
-    best between two neighbouring eigenvalues, so the spectrum is the staircase.
-    """
-    (values, _), trace = centred_spectrum(gram, w, LOWEST, random_state, most=MOST)
-    c = np.maximum(1 - values[: cap or None], FLOOR)
-    ks = np.arange(2, len(c) + 1)
-    width = plateau(ks, c[:-1], c[1:])
-    errors = trace - np.cumsum(np.r_[0.0, values])
-    path = Staircase.build(np.arange(1, len(errors) + 1), errors)
-    order = np.argsort(-width, kind="stable")
-    k, price, score = 1, float(1 - c[0] / 2) if len(c) else LOWEST, 0.0
-    if len(width) and width[order[0]] >= GAP:
-        at = int(order[0])
-        k, price, score = int(ks[at]), float(1 - np.sqrt(c[at] * c[at + 1])), float(width[at])
-    support = min(score / (2 * GAP), 1.0)
-    choice = Choice(
-        number=k,
-        price=price,
-        strength=in_words(support),
-        support=support,
-        reason="the widest gap between eigenvalues"
-        if k > 1
-        else "no gap between eigenvalues stands out",
-        runners_up=tuple((int(ks[i]), float(width[i])) for i in order[:5] if ks[i] != k),
-        score=score,
-    )
-    return replace(path, choice=choice)
+from madbayes.cluster.spectral import centred_spectrum, cluster_rows, relaxed_bound
+from madbayes.cluster.spectral_graph import graph_path, neighbour_graph
+from madbayes.cluster.spectrum import Spectrum, linear_spectrum
 
 
 class SpectralDPMeans(KernelMixin):

@@ -172,10 +172,7 @@ class SharedClusters:
         price = SharedPrice(glob, len(rows.X), local=local)
         found, history = search(
             GroupedSpace(rows.X, rows.w, rows.group, price, run),
-            random_state=options.random_state,
-            run=run,
-            effort=options.effort,
-            n_init=options.n_init,
+            **options.for_search(run),
             labels=[printed.labels],
         )
         rank = by_size(found.centers, found.weights)

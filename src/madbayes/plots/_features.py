@@ -57,21 +57,7 @@ def features(
     from sklearn.utils.validation import check_is_fitted
 
     check_is_fitted(model)
-    shape = tuple(int(side) for side in shape)
-    A = np.asarray(model.components_ if components is None else components, dtype=np.float64)
-    Z = np.asarray(model.assignments_)
-    pixels = int(np.prod(shape))
-    if len(shape) not in (2, 3) or (len(shape) == 3 and shape[2] not in (3, 4)):
-        raise ValueError(f"shape={shape} must be (height, width) or (height, width, 3).")
-    if A.shape != (Z.shape[1], pixels):
-        raise ValueError(
-            f"components of shape {A.shape} do not make {Z.shape[1]} pictures of {shape}: "
-            f"{(Z.shape[1], pixels)} is needed. Pass components= where the model was fitted on "
-            "something other than pixels."
-        )
-    offset = np.zeros(pixels) if mean is None else np.asarray(mean, dtype=np.float64).ravel()
-    if offset.shape != (pixels,):
-        raise ValueError(f"mean has {offset.size} values, but a picture has {pixels} pixels.")
+    A, Z, shape, offset = _check(model, shape, components, mean)
     shown = _typical(Z, n_rows) if rows is None else np.asarray(rows, dtype=np.intp)
     if shown.size and (shown.min() < 0 or shown.max() >= len(Z)):
         raise ValueError(f"rows={list(shown)} must lie between 0 and {len(Z) - 1}.")
@@ -109,6 +95,28 @@ def features(
     if title:
         figure.suptitle(title)
     return figure
+
+
+def _check(
+    model: Any, shape: Sequence[int], components: Any, mean: Any
+) -> tuple[np.ndarray, np.ndarray, tuple[int, ...], np.ndarray]:
+    """Features as pixels, who has them, the shape of a picture, and what is added to it."""
+    shape = tuple(int(side) for side in shape)
+    A = np.asarray(model.components_ if components is None else components, dtype=np.float64)
+    Z = np.asarray(model.assignments_)
+    pixels = int(np.prod(shape))
+    if len(shape) not in (2, 3) or (len(shape) == 3 and shape[2] not in (3, 4)):
+        raise ValueError(f"shape={shape} must be (height, width) or (height, width, 3).")
+    if A.shape != (Z.shape[1], pixels):
+        raise ValueError(
+            f"components of shape {A.shape} do not make {Z.shape[1]} pictures of {shape}: "
+            f"{(Z.shape[1], pixels)} is needed. Pass components= where the model was fitted on "
+            "something other than pixels."
+        )
+    offset = np.zeros(pixels) if mean is None else np.asarray(mean, dtype=np.float64).ravel()
+    if offset.shape != (pixels,):
+        raise ValueError(f"mean has {offset.size} values, but a picture has {pixels} pixels.")
+    return A, Z, shape, offset
 
 
 def _typical(Z: np.ndarray, count: int) -> np.ndarray:
