@@ -65,16 +65,10 @@ class Tallies:
     def move(self, row: int, old: int, new: int) -> None:
         """One row leaves cluster `old` and joins `new`."""
         at = next(s for s, (a, b) in enumerate(self._segments) if a <= row < b)
-<<<<<<< HEAD
-        w = self.weight[row] if self.weight.shape[0] else 1.0
-        if w > 0:
-            move_row(self.source.take(np.array([row])), 0, w, old, new, self.parts[at])
-=======
         _, _, block = next(self.source.blocks(row, row + 1))
         for label, sign in ((new, 1), (old, -1)):
             labels = np.array([label], np.int32)
-            tally_rows(block, self.weight[row : row + 1], labels, self._parts[at], sign)
->>>>>>> firstcall
+            tally_rows(block, self.weight[row : row + 1], labels, self.parts[at], sign)
 
     def drop(self, keep: np.ndarray) -> None:
         """Forget the clusters that are not in the mask `keep`."""
