@@ -46,6 +46,7 @@ class GroupedSpace:
     price: SharedPrice
     run: Run = serial
 
+    crosses = False
     neighbours = 8
     redraw_any = False
     tries = 3
