@@ -1,12 +1,12 @@
 """A pool of divisions and their crossings: step 2 of the search (`driver.py`).
 
 Local searches of data without clear clusters end in local minima that differ everywhere a little.
-Two of them together know more than each: the centres of both are twice as many as needed, and Ward's
-merges down to the right number keep, place by place, what suits the rows best.
+Two of them together know more than each: the centres of both are twice as many as needed, and
+Ward's merges down to the right number keep, place by place, what suits the rows best.
 
-1. *Pool.* The starts that are given, and others from seeds of their own; a few passes of Lloyd each.
+1. *Pool.* The starts that are given, and others from seeds of their own; a few Lloyd passes each.
 2. *Cross* two divisions that have not met: all centres of both, their nearest rows, merged down to
-   as many clusters as they have, or a few more or less where clusters have a price; passes of Lloyd.
+   as many clusters as they have, or a few more or less where clusters have a price; Lloyd passes.
    The child takes the place of the worst, if it is lower and not there yet.
 3. Until so many crossings are made, or all pairs have met. The best is the start of the descent.
 

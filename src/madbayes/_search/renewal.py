@@ -1,8 +1,8 @@
 """Neighbourhoods of clusters, solved anew: step 4 of the search (`driver.py`).
 
-The objective is a sum over clusters, so a few neighbouring clusters are a problem of their own: take
-their rows, remove and re-draw some centres at random, relax, keep what is lower. A cluster is settled
-when this has failed several times; clusters that change are unsettled again.
+The objective is a sum over clusters, so a few neighbouring clusters are a problem of their own:
+take their rows, remove and re-draw some centres at random, relax, keep what is lower. A cluster is
+settled when this has failed several times; clusters that change are unsettled again.
 
 It ends when every cluster is settled, or when its budget is used up. The budget is counted in
 row-centre distances times columns, not in seconds: the same data and seed give the same result.
@@ -29,7 +29,7 @@ CROWDED = 4096  # rows above which neighbourhoods of clusters of …
 FEW_ROWS = 8  # … so few rows are left alone: it would take for ever and gain little
 PASSES = 10  # the budget, in passes of all rows over all centres
 CHEAP = 1e8  # the budget is at least this: less than a tenth of a second
-SWEEPS = 10  # about so many passes over its rows are one trial
+SWEEPS = 30  # about so many passes over its rows are one trial
 TRIAL = 1e5  # what a trial costs beside them
 
 

@@ -22,7 +22,7 @@ from madbayes._engine.lloyd import lloyd_passes, nearest, nearest_bounds, serial
 from madbayes._engine.partition import Frame, measure
 from madbayes._engine.rows import Rows
 from madbayes._engine.threads import Run, patient
-from madbayes._kernels import moves
+from madbayes._kernels import draws, moves
 from madbayes._kernels.moves import TOL
 from madbayes._kernels.rows import squared_error
 from madbayes._kernels.ward import merge_below, ward_tree
@@ -91,7 +91,7 @@ class DenseSpace:
         return draw(self.X, self.w, count, rng)
 
     def redraw(self, centers: np.ndarray, most: int, rng: np.random.RandomState) -> np.ndarray:
-        return moves.redraw_some(self.X, self.w, centers, most, rng.random_sample(3 + 2 * most))
+        return draws.redraw_some(self.X, self.w, centers, most, rng.random_sample(3 + 2 * most))
 
     def relax(self, centers: np.ndarray, limit: float = np.inf) -> tuple[np.ndarray, float]:
         rule = self.price.penalty, self.price.cap, self.unit
@@ -121,7 +121,7 @@ class DenseSpace:
     ) -> tuple[np.ndarray, int]:
         """Centres of m small clusters after the merges below `penalty`, at most `cap`; and m, less
         where rows are equal."""
-        rows = self._sample_rows(4000 + 8 * m, rng)
+        rows = self._sample_rows(4000 + 4 * m, rng)
         X, w = self.X[rows], self.w[rows]
         seeds = draw(X, w, m, rng)
         labels = lloyd_passes(X, seeds, w, 3, self.run, self.unit)[0]
@@ -194,7 +194,8 @@ class DenseSpace:
             z = now.labels.copy()
             own, other = nearest_bounds(X, z, now.centers, self.run, frame=self.frame)
             C, W, N = moves.means(X, w, z, min(self.n, 2 * now.k + 16) + 1, unit)
-            rows = moves.rows_to_watch(own, other, w, z, now.weights, N, penalty, unit)
+            room = now.k < cap
+            rows = moves.rows_to_watch(own, other, w, z, now.weights, N, penalty, room, unit)
             if not patient(moves.move_rows, X, w, z, rows, C, W, N, penalty, cap, unit, -np.inf):
                 return now
             new = self.division(z)
@@ -227,7 +228,7 @@ class DenseSpace:
 def draw(X: np.ndarray, w: np.ndarray, count: int, rng: np.random.RandomState) -> np.ndarray:
     """Rows far from each other (k-means++), fewer than `count` where rows are equal."""
     seeds = np.empty((count, X.shape[1]))
-    return seeds[: patient(moves.draw_seeds, X, w, seeds, 0, rng.random_sample(count))]
+    return seeds[: patient(draws.draw_seeds, X, w, seeds, 0, rng.random_sample(count))]
 
 
 def boxes(X: np.ndarray, rows: np.ndarray) -> Iterator[np.ndarray]:
