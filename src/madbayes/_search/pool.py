@@ -11,7 +11,7 @@ Ward's merges down to the right number keep, place by place, what suits the rows
 3. Until so many crossings are made, or all pairs have met. The best is the start of the descent.
 
 Lloyd's passes are all it needs: they are many times cheaper than exact moves, which only the best
-sees in the end. The unit of effort is one crossing, about a fifth of one k-means fit.
+sees in the end. The unit of effort is one crossing, a small part of one k-means fit.
 
 Fränti 2000, "Genetic algorithm with deterministic crossover for vector quantization" (2., for a
 given number of clusters; departs from it by the free number and by a pool of steady size).
@@ -27,7 +27,7 @@ from madbayes._engine.progress import Stage
 from madbayes._search.division import Division
 
 SIZE = 3  # divisions in the pool, times the root of the effort
-CROSSINGS = 6  # times the effort
+CROSSINGS = 10  # times the effort
 SPREAD = 0.05  # clusters more or less than the parents have, as a share
 SAME = 1e-9  # divisions whose objectives differ by less than this share are taken for equal
 SMALL = 2**18  # values × clusters up to which the renewal of neighbourhoods alone is as good
@@ -42,8 +42,8 @@ def combine(
 ) -> Division:
     """The lowest division of a pool after its crossings."""
     first = min(starts, key=lambda division: division.objective)
-    size, crossings = round(SIZE * effort**0.5), round(CROSSINGS * effort)
-    if not space.crosses or size < 2 or first.k == 1 or space.values * first.k <= SMALL:
+    size, crossings = max(2, round(SIZE * effort**0.5)), max(1, round(CROSSINGS * effort))
+    if not space.crosses or first.k == 1 or space.values * first.k <= SMALL:
         return first
     stage = Stage("combining", size + crossings)
     pool = dict(enumerate(space.glide(start) for start in starts))  # 1.

@@ -33,7 +33,7 @@ from madbayes._search.price import Price
 SMALL = 1024  # so many rows are merged without over-segmenting
 MOST_SEEDS = 16_384  # more small clusters than these are found in boxes …
 BOX = 4096  # … of at most so many rows
-GLIDE = 1e-4  # a pass of Lloyd that gains less than this share of the error is the last
+GLIDE = 3e-4  # a pass of Lloyd that gains less than this share of the error is the last
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,7 @@ from madbayes._search.price import Price
 
 FIRST_SEEDS = 128
 MOST_SEEDS = 1024
-GLIDE = 1e-4  # a pass of Lloyd that gains less than this share of the error is the last
+GLIDE = 3e-4  # a pass of Lloyd that gains less than this share of the error is the last
 
 
 @dataclass(frozen=True)
