@@ -9,40 +9,22 @@ order of the segments: nothing depends on how many threads ran it.
 """
 
 import threading
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from madbayes._engine.centers import make_direct_scratch, make_groups, make_scratch, prepare
-from madbayes._engine.rows import DIRECT_COLUMNS, segments
-from madbayes._engine.rows import Rows as Source
+from madbayes._engine.frame import NO_WEIGHT, Frame, check_reach, measure
+from madbayes._engine.rows import DIRECT_COLUMNS, Rows, segments
+from madbayes._engine.tallies import Tallies
 from madbayes._engine.threads import Run
-from madbayes._kernels import assign as products
-from madbayes._kernels.assign import Centers, Tally, move_row
+from madbayes._kernels.bounds import Centers, RowState, Tally
 from madbayes._kernels.direct import assign_direct
-from madbayes._kernels.rows import (
-    add_sums,
-    distances_to,
-    moments,
-    offer,
-    open_clusters,
-    squared_error,
-    tally_rows,
-)
+from madbayes._kernels.products import assign_products
+from madbayes._kernels.rows import distances_to, offer, open_clusters, squared_error
 from madbayes._kernels.sparse import assign_sparse
 
-NO_WEIGHT = np.empty(0)
 NO_FLAGS = np.empty(0, dtype=np.uint8)
-MERGED_AT_ONCE = 8192  # sums that one thread adds up: they stay in its cache
-
-
-class Frame(NamedTuple):
-    """Where the data lies: measured once for a fit."""
-
-    mean: np.ndarray  # (d,) float64: the weighted mean
-    total_weight: float
-    offset: np.ndarray  # (d,) float64: the kernels work on x - offset …
-    scale: float  # … times this power of two
 
 
 class Partition:
@@ -53,7 +35,7 @@ class Partition:
 
     def __init__(
         self,
-        source: Source,
+        source: Rows,
         weight: np.ndarray | None,
         run: Run,
         frame: Frame | None = None,
@@ -77,8 +59,7 @@ class Partition:
         self._group = np.empty(0, dtype=np.int32)
         self._n_groups = 0
         self._use32 = True
-        self._segments: list[tuple[int, int]] = []
-        self._tallies: list[Tally] = []
+        self._tallies = Tallies(source, self.weight, run)
 
     # Assignment
 
@@ -91,7 +72,7 @@ class Partition:
         """
         first, last = rows or (0, self.source.n)
         k = centers.shape[0]
-        self._make_room(k)
+        self._tallies.make_room(k, self.labels)
         check_reach(centers, self.frame, self.source.d)
         fresh = self._bounds_for is None or self._bounds_for.shape != centers.shape
         if fresh:
@@ -110,8 +91,7 @@ class Partition:
         local = threading.local()
         transposed = np.ascontiguousarray(view.exact.T) if self.source.sparse else None
 
-        def partial(segment: tuple[tuple[int, int], Tally]) -> np.ndarray:
-            (a, b), tally = segment
+        def partial(a: int, b: int, tally: Tally) -> np.ndarray:
             a, b = max(a, first), min(b, last)
             tally.stats[:] = 0.0
             if a < b:
@@ -121,7 +101,7 @@ class Partition:
                 self._assign_range(a, b, view, tally, penalty, fresh, local, transposed)
             return tally.stats
 
-        stats = np.sum(self.run(partial, zip(self._segments, self._tallies, strict=True)), axis=0)
+        stats = np.sum(self._tallies.map(partial), axis=0)
         if not fresh or (first, last) == (0, self.source.n):
             self._bounds_for = view.exact
         self._add_sse(stats[0])
@@ -156,12 +136,10 @@ class Partition:
             if self._direct:
                 assign_direct(block, view, rows, tally, local.scratch, limit)
             else:
-                products.assign_products(
-                    block, view, rows, tally, local.scratch, limit, fresh, self._use32
-                )
+                assign_products(block, view, rows, tally, local.scratch, limit, fresh, self._use32)
 
-    def _rows(self, a: int, b: int, flags: bool) -> products.Rows:
-        return products.Rows(
+    def _rows(self, a: int, b: int, flags: bool) -> RowState:
+        return RowState(
             self.labels[a:b],
             self._upper[a:b],
             self._lower[a:b],
@@ -223,33 +201,15 @@ class Partition:
 
     def totals(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Sums, weights and numbers of rows of each cluster."""
-        first = self._tallies[0]
-        sums, low = first.sums.copy(), first.low.copy()
-
-        def partial(clusters: slice) -> None:
-            for tally in self._tallies[1:]:
-                add_sums(sums[clusters], low[clusters], tally.sums[clusters], tally.low[clusters])
-
-        step = max(1, MERGED_AT_ONCE // (self.source.d + 1))
-        self.run(partial, [slice(c, c + step) for c in range(0, len(sums), step)])
-        sums += low
-        return sums[:, :-1], sums[:, -1], self.counts()
+        return self._tallies.totals()
 
     def counts(self) -> np.ndarray:
         """Numbers of rows (of positive weight) of each cluster."""
-        return np.sum([tally.count for tally in self._tallies], axis=0)
+        return self._tallies.counts()
 
     def recount(self) -> None:
         """Add up sums and weights afresh from the labels, which removes what rounding left."""
-
-        def partial(segment: tuple[tuple[int, int], Tally]) -> None:
-            (first, last), tally = segment
-            for part in tally[:3]:
-                part[:] = 0
-            for a, b, block in self.source.blocks(first, last):
-                tally_rows(block, self.weight[a:b], self.labels[a:b], tally)
-
-        self.run(partial, zip(self._segments, self._tallies, strict=True))
+        self._tallies.recount(self.labels)
 
     def measure_sse(self, centers: np.ndarray) -> float:
         """Σ w d² of the labels and `centers`, afresh from the rows."""
@@ -266,11 +226,7 @@ class Partition:
 
     def move(self, row: int, to: int, gain: float) -> None:
         """Put one row into cluster `to`; `gain` is how much that lowers the error."""
-        at = next(s for s, (a, b) in enumerate(self._segments) if a <= row < b)
-        w = self.weight[row] if self.weight.shape[0] else 1.0
-        if w > 0:
-            x = self.source.take(np.array([row]))
-            move_row(x, 0, w, self.labels[row], to, self._tallies[at])
+        self._tallies.move(row, self.labels[row], to)
         self.labels[row] = to
         self._add_sse(-gain)
         self._bounds_for = None
@@ -280,9 +236,7 @@ class Partition:
         # Only rows of weight 0 can be left in a cluster that counts as empty.
         new_label = np.where(keep, np.cumsum(keep) - 1, -1).astype(np.int32)
         self.labels[:] = new_label[self.labels]
-        self._tallies = [
-            Tally(t.sums[keep], t.low[keep], t.count[keep], t.stats) for t in self._tallies
-        ]
+        self._tallies.drop(keep)
         if self._bounds_for is not None:
             self._bounds_for = self._bounds_for[keep]
             self._group = self._group[keep]
@@ -312,130 +266,25 @@ class Partition:
         k_old = centers.shape[0]
         new = self.source.take(opened_at)
         exact = np.ascontiguousarray(centers)
-        self._make_room(k_old + new.shape[0])
+        self._tallies.make_room(k_old + new.shape[0], self.labels)
         gap = np.empty((new.shape[0], k_old))
         distances_to(exact, new, gap)
         half_gap = 0.5 * self.scale * np.sqrt(np.ascontiguousarray(gap.T))
 
-        def partial(segment: tuple[tuple[int, int], Tally]) -> np.ndarray:
-            (a, b), tally = segment
+        def partial(a: int, b: int, tally: Tally) -> np.ndarray:
             tally.stats[:] = 0.0
             a, b = max(a, int(opened_at[0])), min(b, last)
             for first, end, block in self.source.blocks(a, b) if a < b else ():
-                offer(
-                    block,
-                    first,
-                    new,
-                    opened_at,
-                    half_gap,
-                    exact,
-                    self.scale,
-                    k_old,
-                    self._rows(first, end, False),
-                    tally,
-                )
+                rows = self._rows(first, end, False)
+                scale = self.scale
+                offer(block, first, new, opened_at, half_gap, exact, scale, k_old, rows, tally)
             return tally.stats
 
-        stats = np.sum(self.run(partial, zip(self._segments, self._tallies, strict=True)), axis=0)
+        stats = np.sum(self._tallies.map(partial), axis=0)
         self._add_sse(stats[0])
         self._bounds_for = None
         return np.vstack([centers, new])
 
-    def _make_room(self, k: int) -> None:
-        """Let the sums hold k clusters."""
-        if self._tallies and self._tallies[0].sums.shape[0] == k:
-            return
-        cuts = segments(self.source.n, k * self.source.sparsity)
-        old, self._segments = self._tallies, cuts
-        shape = (k, self.source.d + 1)
-        self._tallies = [
-            Tally(np.zeros(shape), np.zeros(shape), np.zeros(k, np.int64), np.zeros(4))
-            for _ in cuts
-        ]
-        if not old:
-            return
-        if len(old) == len(cuts):
-            for before, now in zip(old, self._tallies, strict=True):
-                m = min(k, before.sums.shape[0])
-                for part, whole in zip(before[:3], now[:3], strict=True):
-                    whole[:m] = part[:m]
-        elif self.labels.min() >= 0:
-            self.recount()
-
 
 def directions(sums: np.ndarray) -> np.ndarray:
     return sums / np.linalg.norm(sums, axis=1, keepdims=True)
-
-
-def measure(source: Source, weight: np.ndarray | None, run: Run) -> Frame:
-    """The weighted mean, the total weight, and the shift and scale that the kernels work in."""
-    weight = NO_WEIGHT if weight is None else weight
-    if source.sparse:
-        total = float(weight.sum()) if weight.shape[0] else float(source.n)
-        sums = source.X.T @ (weight if weight.shape[0] else np.ones(source.n))
-        largest = float(np.abs(source.X.data).max(initial=0.0))
-        check_spread(largest, total, source.d)
-        mean = np.asarray(sums).ravel() / total
-        return Frame(mean, total, np.zeros(source.d), power_of_two(largest))
-    first = int(np.argmax(weight > 0)) if weight.shape[0] else 0  # a row that counts
-    origin = source.take(np.array([first]))[0]
-
-    def partial(segment: tuple[int, int]) -> tuple[np.ndarray, float, float]:
-        sums, total, largest = np.zeros(source.d), 0.0, 0.0
-        for a, b, block in source.blocks(*segment):
-            w, top = moments(block, weight[a:b], origin, sums)
-            total, largest = total + w, max(largest, top)
-        return sums, total, largest
-
-    parts = run(partial, segments(source.n, 1))
-    total = float(sum(part[1] for part in parts))
-    largest = float(max(part[2] for part in parts))
-    check_spread(largest, total, source.d)
-    mean = origin + sum(part[0] for part in parts) / total
-    with np.errstate(over="ignore"):
-        farthest = np.abs(origin).max() + largest
-        if not farthest * max(total, 1.0) < 1e307:
-            raise ValueError(
-                f"X reaches {farthest:.3g}: the sum of its rows would overflow float64. "
-                "Subtract its mean, or divide it."
-            )
-    return Frame(mean, total, mean, power_of_two(largest))
-
-
-def measure_to_fit(source: Source, weight: np.ndarray | None, run: Run) -> Frame:
-    """The same for rows from which centres are to be found: they must not be too close together."""
-    frame = measure(source, weight, run)
-    if frame.scale > 1e151:
-        raise ValueError(
-            f"X spreads over only {1 / frame.scale:.3g}: squared distances would underflow "
-            f"float64. Multiply X by, say, {frame.scale:.1g} (and the penalty by its square)."
-        )
-    return frame
-
-
-def check_reach(centers: np.ndarray, frame: Frame, d: int) -> None:
-    """Squared distances between rows and centres must not overflow."""
-    with np.errstate(over="ignore"):
-        reach = float(np.abs(centers - frame.offset).max(initial=0.0)) + 1.0 / frame.scale
-        top = np.float64(reach) ** 2 * max(frame.total_weight, 1.0) * d
-    if not top < 1e307:
-        raise ValueError(
-            f"X and the centres are {reach:.3g} apart: the sum of squared distances would overflow "
-            f"float64. Divide both by, say, {min(reach, 1e300):.1g}."
-        )
-
-
-def power_of_two(largest: float) -> float:
-    """A factor that brings `largest` near 1 and changes no digit."""
-    return float(2.0 ** min(-np.ceil(np.log2(largest)), 1000.0)) if largest > 0 else 1.0
-
-
-def check_spread(largest: float, total_weight: float, d: int) -> None:
-    with np.errstate(over="ignore"):
-        top = np.float64(largest) ** 2 * max(total_weight, 1.0) * d
-    if not np.isfinite(top) or top > 1e307:
-        raise ValueError(
-            f"X spreads over {largest:.3g}, and the weights add up to {total_weight:.3g}: the sum "
-            "of squared distances would overflow float64. Divide X by, say, "
-            f"{min(largest, 1e300):.1g} (and the penalty by its square)."
-        )

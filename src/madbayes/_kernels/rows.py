@@ -3,7 +3,7 @@
 import numpy as np
 
 from madbayes._kernels import kernel
-from madbayes._kernels.assign import DOWN, UP, move_row
+from madbayes._kernels.bounds import DOWN, UP, move_row
 from madbayes._kernels.distance import add, sqdist
 
 

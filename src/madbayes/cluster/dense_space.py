@@ -18,8 +18,8 @@ from functools import cached_property
 
 import numpy as np
 
+from madbayes._engine.frame import Frame, measure
 from madbayes._engine.lloyd import lloyd_passes, nearest, nearest_bounds, serial
-from madbayes._engine.partition import Frame, measure
 from madbayes._engine.rows import Rows
 from madbayes._engine.threads import Run, patient
 from madbayes._kernels import draws, moves

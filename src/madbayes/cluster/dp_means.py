@@ -23,7 +23,8 @@ import numpy as np
 import scipy.sparse as sp
 
 from madbayes._engine.checks import check_rows, check_weight, weight_of_directions
-from madbayes._engine.partition import Frame, Partition, measure_to_fit
+from madbayes._engine.frame import Frame, measure_to_fit
+from madbayes._engine.partition import Partition
 from madbayes._engine.progress import Stage
 from madbayes._engine.rows import Rows, restore
 from madbayes._engine.threads import Run, workers

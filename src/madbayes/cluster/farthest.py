@@ -16,7 +16,7 @@ from madbayes._engine.checks import (
     is_cosine,
     weight_of_directions,
 )
-from madbayes._engine.partition import measure_to_fit
+from madbayes._engine.frame import measure_to_fit
 from madbayes._engine.rows import Rows, segments
 from madbayes._engine.seeding import squared_distances
 from madbayes._engine.threads import Run, workers

@@ -26,7 +26,8 @@ from madbayes._engine.checks import (
     check_weight,
     weight_of_directions,
 )
-from madbayes._engine.partition import Partition, measure_to_fit
+from madbayes._engine.frame import measure_to_fit
+from madbayes._engine.partition import Partition
 from madbayes._engine.progress import Stage
 from madbayes._engine.rows import Rows, arrange, restore, segments, unit_rows
 from madbayes._engine.seeding import kmeans_plus_plus, random_rows, squared_distances

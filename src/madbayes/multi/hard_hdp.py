@@ -11,8 +11,8 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from madbayes._engine.checks import check_rows, check_weight
+from madbayes._engine.frame import check_reach, measure
 from madbayes._engine.groups import check_groups, gather
-from madbayes._engine.partition import check_reach, measure
 from madbayes._engine.rows import Rows
 from madbayes._engine.seeding import squared_distances
 from madbayes._engine.threads import workers

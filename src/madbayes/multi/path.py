@@ -30,8 +30,8 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import gammaln, xlogy
 
+from madbayes._engine.frame import power_of_two
 from madbayes._engine.groups import Grouped
-from madbayes._engine.partition import power_of_two
 from madbayes._engine.progress import Stage
 from madbayes._engine.threads import Run
 from madbayes._kernels import hdp
