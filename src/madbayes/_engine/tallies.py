@@ -65,10 +65,7 @@ class Tallies:
     def move(self, row: int, old: int, new: int) -> None:
         """One row leaves cluster `old` and joins `new`."""
         at = next(s for s, (a, b) in enumerate(self._segments) if a <= row < b)
-        _, _, block = next(self.source.blocks(row, row + 1))
-        for label, sign in ((new, 1), (old, -1)):
-            labels = np.array([label], np.int32)
-            tally_rows(block, self.weight[row : row + 1], labels, self.parts[at], sign)
+        move_row(self.source, self.weight, row, old, new, self.parts[at])
 
     def drop(self, keep: np.ndarray) -> None:
         """Forget the clusters that are not in the mask `keep`."""
@@ -96,6 +93,14 @@ class Tallies:
                     whole[:m] = part[:m]
         elif old and labels.min() >= 0:
             self.recount(labels)
+
+
+def move_row(source: Rows, weight: np.ndarray, row: int, old: int, new: int, tally: Tally) -> None:
+    """The row of its sums goes from cluster `old` to `new`."""
+    _, _, block = next(source.blocks(row, row + 1))
+    for label, sign in ((new, 1), (old, -1)):
+        labels = np.array([label], np.int32)
+        tally_rows(block, weight[row : row + 1], labels, tally, sign)
 
 
 def merge_sums(parts: list[tuple[np.ndarray, np.ndarray]]) -> tuple[np.ndarray, np.ndarray]:

@@ -183,7 +183,8 @@ class SpreadAllotment(Allotment):
     def __init__(self, herds: list[Any], spans: list[tuple[int, int]], d: int) -> None:
         self.herds, self.d = herds, d
         self.z = [np.zeros(b - a, np.int64) for a, b in spans]
-        self._before, self._k, self._opens = self.z, 1, True
+        self._before: Any = self.z
+        self._k, self._opens = 1, True
 
     def remember(self) -> None:
         self._before = list(self.z)
