@@ -22,11 +22,13 @@ from madbayes._engine.tallies import Tallies
 from madbayes._engine.threads import Run
 from madbayes._kernels.bounds import Centers, RowState, Tally
 from madbayes._kernels.direct import assign_direct
+from madbayes._kernels.plain import assign_plain
 from madbayes._kernels.products import assign_products
 from madbayes._kernels.rows import offer, squared_error
 from madbayes._kernels.sparse import assign_sparse
 
 NO_FLAGS = np.empty(0, dtype=np.uint8)
+SMALL = 2**22  # rows × centres × columns up to which every row is compared with every centre
 
 
 class Partition:
@@ -136,6 +138,11 @@ class Partition:
             rows = self._rows(first, last, penalty is not None)
             assign_sparse(X.data, X.indices, X.indptr, first, view, transposed, rows, tally, limit)
             return
+        if self._is_small(len(view.exact)):
+            for a, b, block in self.source.blocks(first, last):
+                rows = self._rows(a, b, penalty is not None)
+                assign_plain(block, view.exact, view.scale, rows, tally, limit)
+            return
         if not hasattr(local, "scratch"):
             k, d = view.exact.shape
             local.scratch = (
@@ -157,10 +164,13 @@ class Partition:
             self._far[a:b] if flags else NO_FLAGS,
         )
 
+    def _is_small(self, k: int) -> bool:
+        return not self.source.sparse and self.source.n * self.source.d * k <= SMALL
+
     def _make_bounds(self, centers: np.ndarray) -> None:
         k = centers.shape[0]
         if self._group.shape[0] != k:
-            if self._direct or self.source.sparse:
+            if self._direct or self.source.sparse or self._is_small(k):
                 self._group, self._n_groups = np.zeros(k, dtype=np.int32), 1
             else:
                 self._group, self._n_groups = make_groups((centers - self.offset) * self.scale)

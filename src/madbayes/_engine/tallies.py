@@ -11,7 +11,7 @@ import numpy as np
 
 from madbayes._engine.rows import MAX_SEGMENTS, Rows, segments
 from madbayes._engine.threads import Run
-from madbayes._kernels.bounds import Tally, move_row
+from madbayes._kernels.bounds import Tally
 from madbayes._kernels.rows import add_sums, tally_rows
 
 MERGED_AT_ONCE = 8192  # sums that one thread adds up: they stay in its cache
@@ -58,16 +58,14 @@ class Tallies:
             for part in tally[:3]:
                 part[:] = 0
             for a, b, block in self.source.blocks(first, last):
-                tally_rows(block, self.weight[a:b], labels[a:b], tally)
+                tally_rows(block, self.weight[a:b], labels[a:b], tally, 1)
 
         self.map(partial)
 
     def move(self, row: int, old: int, new: int) -> None:
         """One row leaves cluster `old` and joins `new`."""
         at = next(s for s, (a, b) in enumerate(self._segments) if a <= row < b)
-        w = self.weight[row] if self.weight.shape[0] else 1.0
-        if w > 0:
-            move_row(self.source.take(np.array([row])), 0, w, old, new, self.parts[at])
+        move_row(self.source, self.weight, row, old, new, self.parts[at])
 
     def drop(self, keep: np.ndarray) -> None:
         """Forget the clusters that are not in the mask `keep`."""
@@ -95,6 +93,14 @@ class Tallies:
                     whole[:m] = part[:m]
         elif old and labels.min() >= 0:
             self.recount(labels)
+
+
+def move_row(source: Rows, weight: np.ndarray, row: int, old: int, new: int, tally: Tally) -> None:
+    """The row of its sums goes from cluster `old` to `new`."""
+    _, _, block = next(source.blocks(row, row + 1))
+    for label, sign in ((new, 1), (old, -1)):
+        labels = np.array([label], np.int32)
+        tally_rows(block, weight[row : row + 1], labels, tally, sign)
 
 
 def merge_sums(parts: list[tuple[np.ndarray, np.ndarray]]) -> tuple[np.ndarray, np.ndarray]:

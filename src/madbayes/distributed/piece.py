@@ -15,9 +15,9 @@ from madbayes._engine.frame import Frame
 from madbayes._engine.lloyd import serial
 from madbayes._engine.partition import Partition
 from madbayes._engine.segment import half_gaps, own_distances
-from madbayes._engine.tallies import add_in_order
+from madbayes._engine.tallies import add_in_order, move_row
 from madbayes._engine.threads import workers
-from madbayes._kernels.bounds import Centers, Tally, move_row
+from madbayes._kernels.bounds import Centers, Tally
 from madbayes._kernels.rows import squared_error, tally_rows
 from madbayes.distributed.local import Cuts, Share, taken
 
@@ -150,10 +150,8 @@ def offer(
 def move(share: Share, state: State, row: int, to: int, k: int) -> State:
     """Put one row into another cluster."""
     tallies, labels = tallies_for(state, k), state.labels.copy()
-    w = share.weight[row] if share.weight.shape[0] else 1.0
-    if w > 0:
-        at = next(s for s, (a, b) in enumerate(share.cuts) if a <= row < b)
-        move_row(share.source.take(np.array([row])), 0, w, labels[row], to, tallies[at])
+    at = next(s for s, (a, b) in enumerate(share.cuts) if a <= row < b)
+    move_row(share.source, share.weight, row, labels[row], to, tallies[at])
     labels[row] = to
     return state._replace(labels=labels, tallies=tallies)
 
