@@ -108,11 +108,12 @@ def assign(
     penalty: float | None,
     fresh: bool,
     use32: bool,
+    small: bool,
 ) -> State:
     """Nearest centres for the rows `span`."""
     state = state or first_state(share)
     part = opened(share, frame, state)
-    part._use32 = use32
+    part._use32, part._is_small = use32, lambda _: small  # as all rows together are
     t = len(view.start) - 1
     if part._lower.shape[1] != t:
         part._lower = np.empty((len(share.rows), t), np.float32)
@@ -177,7 +178,7 @@ def recount(share: Share, state: State, k: int) -> State:
     tallies = [empty_tally(k, share.rows.shape[1]) for _ in share.cuts]
     for cut, tally in zip(share.cuts, tallies, strict=True):
         for a, b, block in share.source.blocks(*cut):
-            tally_rows(block, share.weight[a:b], state.labels[a:b], tally)
+            tally_rows(block, share.weight[a:b], state.labels[a:b], tally, 1)
     return state._replace(tallies=tallies)
 
 
