@@ -405,6 +405,36 @@ def running(client):
     return [key for keys in client.processing().values() for key in map(str, keys)]
 
 
+def test_the_command_line(cluster, tmp_path):
+    import pyarrow.parquet as pq
+    from typer.testing import CliRunner
+
+    import madbayes
+    from madbayes.cli.app import app
+
+    X = blobs(2_000, 2, 3, dtype=np.float64)
+    frame = pd.DataFrame({"a": X[:, 0], "b": 1_000 * X[:, 1], "name": "x"})
+    (tmp_path / "big").mkdir()
+    frame[:1_200].to_parquet(tmp_path / "big" / "0.parquet")
+    frame[1_200:].to_parquet(tmp_path / "big" / "1.parquet")
+    address, out = cluster.scheduler.address, tmp_path / "out"
+    run = CliRunner().invoke
+    command = ["cluster", str(tmp_path / "big"), "--scheduler", address, "--out", str(out)]
+    done = run(app, [*command, "--n-clusters", "3"])
+    assert done.exit_code == 0, done.output
+    assert "3 clusters in 2000 rows" in done.output.replace(",", "")
+    model = madbayes.load(out / "model.npz")
+    labels = pq.read_table(out / "labels.parquet")["cluster"].to_numpy()
+    np.testing.assert_array_equal(model.predict(frame[["a", "b"]]), labels)
+    for wrong, message in [
+        ([*command, "--one-hot"], "--one-hot does not go together"),
+        ([*command[:3], "tcp://127.0.0.1:1"], "no Dask scheduler answers"),
+        (["cluster", str(tmp_path), *command[2:]], "no .parquet files"),
+    ]:
+        done = run(app, wrong)
+        assert done.exit_code == 2 and message in " ".join(done.output.split())
+
+
 def test_a_client_that_closes(cluster):
     table = da.from_array(blobs(4_000, 3, 3), chunks=(500, -1))
     second = distributed.Client(cluster.scheduler.address, set_as_default=False)
