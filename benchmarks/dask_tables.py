@@ -10,6 +10,7 @@ pass runs, as the workers count them.
 import argparse
 import logging
 import time
+import warnings
 
 import numpy as np
 
@@ -26,14 +27,13 @@ def rows_of(n, d, k, seed=0):
     return X
 
 
-def sent(client):
+def received(client):
     """Bytes that the workers have received from each other so far."""
 
-    def received(dask_worker):
-        log = dask_worker.transfer_incoming_log
-        return sum(each["total"] for each in log)
+    def of_worker(dask_worker):
+        return sum(each["total"] for each in dask_worker.transfer_incoming_log)
 
-    return sum(client.run(received).values())
+    return sum(client.run(of_worker).values())
 
 
 def timed(function):
@@ -60,9 +60,6 @@ def main():
     for name, value in (("rows", 400_000), ("columns", 32), ("clusters", 100)):
         parser.add_argument(f"--{name}", type=int, default=value)
     args = parser.parse_args()
-    import warnings
-
-    import dask.array as da
     from distributed import Client, LocalCluster
 
     warnings.simplefilter("ignore")
@@ -83,24 +80,30 @@ def main():
             ) as cluster,
             Client(cluster) as client,
         ):
-            table = da.from_array(X, chunks=(chunk, -1)).persist()
-            first, _ = timed(lambda: ours(k, init, 1).fit(table))  # the workers compile or load
-            start = sent(client)
-            spread, other = per_pass(lambda m: ours(k, init, m).fit(table))
-            moved = (sent(client) - start) / (4 + PASSES)
-            same = np.array_equal(model.cluster_centers_, other.cluster_centers_)
-            print(
-                f"{workers} workers, chunks of {chunk:,}: {spread:.3f}, {moved / 2**20:.2f} MB a "
-                f"pass between workers; the same bits: {same}; first fit {first:.1f}"
-            )
-            try:
-                from dask_ml.cluster import KMeans as Other
-            except ImportError:
-                continue
-            theirs, _ = per_pass(
-                lambda m: Other(k, init=init.astype(np.float32), max_iter=m, tol=0).fit(table)
-            )
-            print(f"    dask-ml on the same: {theirs:.3f}")
+            measure(client, X, chunk, k, init, model)
+
+
+def measure(client, X, chunk, k, init, model):
+    """One line for us and one for dask-ml, on the workers of `client`."""
+    import dask.array as da
+
+    table = da.from_array(X, chunks=(chunk, -1)).persist()
+    first, _ = timed(lambda: ours(k, init, 1).fit(table))  # the workers compile or load
+    start = received(client)
+    spread, other = per_pass(lambda m: ours(k, init, m).fit(table))
+    moved = (received(client) - start) / (4 + PASSES)
+    same = np.array_equal(model.cluster_centers_, other.cluster_centers_)
+    print(
+        f"{len(client.nthreads())} workers, chunks of {chunk:,}: {spread:.3f}, {moved / 2**20:.2f} "
+        f"MB a pass between workers; the same bits: {same}; first fit {first:.1f}"
+    )
+    try:
+        from dask_ml.cluster import KMeans as Other
+    except ImportError:
+        return
+    start32 = init.astype(np.float32)
+    theirs, _ = per_pass(lambda m: Other(k, init=start32, max_iter=m, tol=0).fit(table))
+    print(f"    dask-ml on the same: {theirs:.3f}")
 
 
 if __name__ == "__main__":
