@@ -62,7 +62,7 @@ def cluster_spread(
                 summary: dict[str, Any] = {
                     "tool": TOOL,
                     "verb": "cluster",
-                    "file": str(reading.file),
+                    "file": ", ".join(str(path) for path in reading.file),
                     "command": command_line(),
                     "n_rows": int(sizes.sum()),
                     "columns_used": names,
@@ -129,16 +129,19 @@ def connected(scheduler: str) -> Iterator[Any]:
 
 
 def opened(dd: Any, reading: Reading) -> Any:
-    """The Parquet file, folder or pattern."""
-    path = reading.file
-    if path.is_dir() and not list(path.glob("*.parquet")):
-        raise UserError(f"{path} holds no .parquet files, which --scheduler reads.")
+    """The Parquet files, or those of a folder."""
+    files = []
+    for path in reading.file:
+        here = sorted(path.glob("*.parquet")) if path.is_dir() else [path]
+        if not here:
+            raise UserError(f"{path} holds no .parquet files, which --scheduler reads.")
+        files += [str(each) for each in here]
     try:
-        return dd.read_parquet(str(path / "*.parquet" if path.is_dir() else path))
+        return dd.read_parquet(files)
     except (OSError, ValueError, pa.ArrowInvalid) as error:
         raise UserError(
-            f"{path} cannot be read as Parquet ({error}). With --scheduler, FILE is a .parquet "
-            "file, a folder of them, or a quoted pattern such as 'big/*.parquet'."
+            f"{files[0]} cannot be read as Parquet ({error}). With --scheduler, FILE is .parquet "
+            "files or a folder of them."
         ) from None
 
 

@@ -63,8 +63,8 @@ def cluster(
         str | None,
         typer.Option(
             metavar="ADDRESS",
-            help="Cluster Parquet files (a file, a folder or a quoted pattern) on the workers of "
-            "the Dask scheduler at ADDRESS; writes labels.parquet, centers.csv, summary.json and "
+            help="Cluster Parquet files on the workers of the Dask scheduler at ADDRESS, which "
+            "have to see the files; writes labels.parquet, centers.csv, summary.json and "
             "model.npz.",
         ),
     ] = None,
