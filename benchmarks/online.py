@@ -1,7 +1,9 @@
 """Streams and single-row moves: time and objective, side by side.
 
 OnlineKMeans against scikit-learn's MiniBatchKMeans.partial_fit on the same blocks from the same
-centres; CollapsedDPMeans against DPMeans at the same penalty.
+centres; streams whose number of clusters is not known: OnlineDPMeans against BIRCH, river's
+DBSTREAM and MiniBatchKMeans that is told the number; CollapsedDPMeans against DPMeans at the same
+penalty.
 """
 
 import warnings
@@ -22,6 +24,8 @@ from common import (
 
 BLOCK = 1000
 STREAMS = [(200_000, 2, 20), (100_000, 20, 50), (50_000, 128, 500)]
+UNKNOWN = [(200_000, 2, 20), (200_000, 20, 50)]
+FEW = 2000  # rows, for clusterers in plain Python
 TABLES = [(20_000, 2, 20), (20_000, 20, 50)]
 
 
@@ -63,6 +67,77 @@ def stream(task):
     return {"seconds": took, "error": squared_error(rows, model.cluster_centers_)}
 
 
+def by_blocks(model):
+    """A model that has seen the rows, and how it labels them."""
+
+    def run(rows):
+        for first in range(0, len(rows), BLOCK):
+            model.partial_fit(rows[first : first + BLOCK])
+        return model.predict
+
+    return run
+
+
+def birch(k, d):
+    from sklearn.cluster import Birch
+
+    return by_blocks(Birch(threshold=1.4 * d**0.5, n_clusters=None))
+
+
+def mini_batch_told(k, d):
+    from sklearn.cluster import MiniBatchKMeans
+
+    return by_blocks(MiniBatchKMeans(k, n_init=1, random_state=0))
+
+
+def online_auto(k, d):
+    from madbayes import OnlineDPMeans
+
+    return by_blocks(OnlineDPMeans(random_state=0, n_jobs=1))
+
+
+def river(make):
+    def run(rows):
+        model = make()
+        points = [dict(enumerate(row.tolist())) for row in rows]
+        for point in points:
+            model.learn_one(point)
+        return lambda rows: [model.predict_one(dict(enumerate(row.tolist()))) for row in rows]
+
+    return run
+
+
+def dbstream(k, d):
+    from river.cluster import DBSTREAM
+
+    return river(lambda: DBSTREAM(clustering_threshold=1.4 * d**0.5))
+
+
+FINDERS = {
+    "madbayes OnlineDPMeans()": online_auto,
+    "scikit-learn Birch, told the radius": birch,
+    "scikit-learn MiniBatchKMeans, told k": mini_batch_told,
+    "river DBSTREAM, told the radius": dbstream,
+}
+
+
+def unknown(task):
+    from sklearn.metrics import normalized_mutual_info_score
+
+    rows, truth = mixture(task["n"], task["d"], task["k"], gap=6)
+    run = FINDERS[task["model"]]
+    if task["model"].startswith("river"):
+        rows, truth = rows[-FEW:], truth[-FEW:]
+    run(task["k"], task["d"])(rows[: 2 * BLOCK])  # compiles
+    took, predict = timed(lambda: run(task["k"], task["d"])(rows))
+    labels = predict(rows[-FEW:])
+    return {
+        "rate": len(rows) / took,
+        "k": len(set(labels)),
+        "nmi": normalized_mutual_info_score(truth[-FEW:], labels),
+    }
+
+
 def penalized(rows, k):
     """Half of what a cluster repays on average, on the way from k/2 to k clusters."""
     from madbayes import KMeans
@@ -98,7 +173,7 @@ def single_moves(task):
 
 
 def worker(task):
-    return stream(task) if task["kind"] == "stream" else single_moves(task)
+    return {"stream": stream, "unknown": unknown, "moves": single_moves}[task["kind"]](task)
 
 
 def measure(quick):
@@ -115,6 +190,18 @@ def measure(quick):
             lines.append([f"{n:,} × {d}, k={k}, {begin}", name, took, ratio])
     parts.append(f"Streams of mixtures (float32) in blocks of {BLOCK} rows, one pass.")
     parts.append(table(["rows, start", "model", "time", "squared error / lowest"], lines))
+
+    lines = []
+    for (n, d, k), name in product(UNKNOWN, FINDERS):
+        task = {"kind": "unknown", "n": n // 5 if quick else n, "d": d, "k": k, "model": name}
+        found = in_process(__file__, task)
+        cells = [f"{task['n']:,} × {d}, k={k}", name, found["k"]]
+        lines.append([*cells, f"{found['nmi']:.3f}", f"{found['rate']:,.0f}"])
+    parts.append(
+        f"Streams whose number of clusters is not known, in blocks of {BLOCK} rows, one thread; "
+        f"the last {FEW} rows are labelled at the end, and river gets only those."
+    )
+    parts.append(table(["rows", "model", "clusters", "NMI", "rows / s"], lines))
 
     lines = []
     for n, d, k in TABLES:

@@ -5,8 +5,8 @@ import pytest
 from reference.coreset import cost, lightweight_coreset
 
 from madbayes._engine import rows as engine_rows
+from madbayes._engine.frame import measure
 from madbayes._engine.lloyd import serial
-from madbayes._engine.partition import measure
 from madbayes._engine.rows import Rows
 from madbayes.cluster.coreset import coreset
 

@@ -11,7 +11,16 @@ from reference.farthest_first import farthest_first as plain_farthest_first
 
 import madbayes.cluster.dp_means as module
 from madbayes import DPMeans, penalties
+from madbayes._engine import partition as partition_module
 from madbayes._engine import rows as engine_rows
+
+
+@pytest.fixture(autouse=True, scope="module")
+def as_if_large():
+    """Bounds and matrix products, although the tables are small."""
+    usual, partition_module.SMALL = partition_module.SMALL, 0
+    yield
+    partition_module.SMALL = usual
 
 
 def printed(penalty, **options):

@@ -330,3 +330,14 @@ def test_sparse_rows_and_too_few_passes():
         EllipticalMeans(2).fit(sp.csr_array(X))
     with pytest.warns(ConvergenceWarning, match="max_iter=1"):
         EllipticalMeans(7, max_iter=1, random_state=0).fit(X)
+
+
+def test_parts_of_one_cloud_are_not_called_strong():
+    rng = np.random.default_rng(1)
+    heavy = EllipticalMeans(random_state=0).fit(rng.standard_t(4, (600, 2)))
+    assert heavy.n_clusters_ > 1  # Gaussians of different widths do fit it better
+    assert heavy.evidence_.strength == "weak"
+    assert "no two of these clusters have a valley" in heavy.evidence_.describe().lower()
+    apart = np.r_[rng.normal(size=(200, 2)) * [5, 1], rng.normal(size=(200, 2)) * [5, 1] + [0, 8]]
+    evidence = EllipticalMeans(random_state=0).fit(apart).evidence_
+    assert (evidence.n_clusters, evidence.strength, evidence.remarks) == (2, "strong", ())

@@ -195,3 +195,12 @@ def test_small_passes_are_lloyds():
     np.testing.assert_array_equal(labels, other_labels)
     np.testing.assert_allclose(centers, other_centers)
     assert sse == pytest.approx(other_sse)
+
+
+def test_clusters_of_unequal_width_are_pointed_out():
+    rng = np.random.default_rng(0)
+    wide, narrow = 3.0 * rng.normal(size=(800, 10)), 0.5 * rng.normal(size=(200, 10))
+    remarks = DPMeans(random_state=0).fit(np.r_[wide, narrow + 8.0]).evidence_.remarks
+    assert any("times as wide" in text and "EllipticalMeans" in text for text in remarks)
+    far_away = DPMeans(random_state=0).fit(np.r_[wide, narrow + 80.0]).evidence_.remarks
+    assert not any("times as wide" in text for text in far_away)  # nothing is cut off

@@ -2,8 +2,9 @@
 
 import numpy as np
 
-from madbayes._kernels.assign import HARD_ROWS, TILE_COLUMNS, TILE_ROWS, Centers, Scratch
+from madbayes._kernels.bounds import Centers
 from madbayes._kernels.direct import DIRECT_TILE, DirectScratch
+from madbayes._kernels.products import HARD_ROWS, TILE_COLUMNS, TILE_ROWS, Scratch
 
 GROUP_SIZE = 20  # fewer centres in a group do not fill a matrix product
 MAX_GROUPS = 8  # one float32 a row for each

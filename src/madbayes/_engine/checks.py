@@ -26,10 +26,21 @@ def check_rows(estimator: BaseEstimator, X: Any, *, reset: bool = True) -> Any:
 
     A table in blocks (`madbayes.blocks`) is for estimators with `_reads_blocks` only.
     """
+    if is_spread(X):
+        raise TypeError(
+            f"X is a Dask {type(X).__name__}, and {type(estimator).__name__} needs the rows in "
+            "this process: X.compute() brings them here. KMeans, DPMeans, HardHDP, KFeatures and "
+            "BPMeans take Dask tables."
+        )
     if isinstance(X, Blocks):
         return check_blocks(estimator, X, reset)
     X = without_arrow(X)
     return canonical(validate_data(estimator, X, reset=reset, accept_sparse="csr", dtype=DTYPES))
+
+
+def is_spread(X: Any) -> bool:
+    """Whether X is a table of Dask, whose rows are elsewhere."""
+    return type(X).__module__.partition(".")[0] in ("dask", "dask_expr")
 
 
 def check_table(X: Any) -> Any:

@@ -10,7 +10,7 @@ from sklearn.metrics import pairwise_distances
 from sklearn.utils.validation import validate_data
 
 from madbayes._engine.checks import check_rows
-from madbayes._engine.partition import measure_to_fit
+from madbayes._engine.frame import measure_to_fit
 from madbayes._engine.rows import Rows, segments
 from madbayes._engine.seeding import squared_distances
 from madbayes._engine.threads import Run

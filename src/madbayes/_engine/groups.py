@@ -7,7 +7,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from madbayes._engine.checks import without_arrow
-from madbayes._engine.partition import measure_to_fit
+from madbayes._engine.frame import measure_to_fit
 from madbayes._engine.rows import DISK_VALUES, Rows, on_disk
 from madbayes._engine.sources import scratch
 from madbayes._engine.threads import Run

@@ -5,8 +5,9 @@ from typing import Any
 
 import numpy as np
 
-from madbayes._engine.partition import Frame, Partition
-from madbayes._engine.rows import Rows, segments
+from madbayes._engine.frame import Frame
+from madbayes._engine.partition import Partition
+from madbayes._engine.rows import Rows
 from madbayes._engine.threads import Run
 
 
@@ -37,12 +38,18 @@ def lloyd_passes(
     run: Run = serial,
     unit: bool = False,
     frame: Frame | None = None,
+    gain: float = 0.0,
 ) -> tuple[np.ndarray, np.ndarray, float]:
-    """At most so many passes; clusters without rows are dropped. Labels, centres, squared error."""
+    """At most so many passes; clusters without rows are dropped. Labels, centres, squared error.
+
+    It ends too when a pass lowers the error by less than a share `gain` of it.
+    """
     partition = Partition(Rows(X), weight, run, frame, unit=unit)
+    before = np.inf
     for _ in range(passes):
-        if partition.assign(centers) == 0:
+        if partition.assign(centers) == 0 or before - partition.sse < gain * partition.sse:
             break
+        before = partition.sse
         centers = partition.means(centers)
         filled = partition.counts() > 0
         if not filled.all():
@@ -67,24 +74,3 @@ def nearest_bounds(
     moved = partition.labels != labels  # the nearest is another one: it need not be near at all
     upper[moved], lower[moved] = np.inf, 0.0
     return upper, lower
-
-
-def farthest_rows(partition: Partition, centers: np.ndarray, m: int) -> tuple[Any, Any]:
-    """The m rows farthest from the centres of their labels, and their squared distances."""
-
-    def partial(cut: tuple[int, int]) -> tuple[np.ndarray, np.ndarray]:
-        rows, far = np.empty(0, np.int64), np.empty(0)
-        for a, b, block in partition.source.blocks(*cut):
-            diff = block - centers[partition.labels[a:b]]
-            d2 = np.einsum("ij,ij->i", diff, diff)
-            if partition.weight.shape[0]:
-                d2[partition.weight[a:b] == 0] = 0.0
-            rows, far = np.append(rows, np.arange(a, b)), np.append(far, d2)
-            first = np.argsort(-far, kind="stable")[:m]
-            rows, far = rows[first], far[first]
-        return rows, far
-
-    parts = partition.run(partial, segments(partition.source.n, 1))
-    rows, far = (np.concatenate(part) for part in zip(*parts, strict=True))
-    first = np.argsort(-far, kind="stable")[:m]  # of equal ones the first
-    return rows[first], far[first]

@@ -17,9 +17,11 @@ import scipy.sparse as sp
 from madbayes._engine.blocks import Blocks
 
 BLOCK_VALUES = 2**20  # values handed out at a time
-MAX_SEGMENTS = 32
+MAX_SEGMENTS = 32  # of a table that is not huge
+SEGMENT_ROWS = 2**21  # rows of a segment of one that is
 DIRECT_COLUMNS = 6  # up to here plain distances beat the matrix product
 ARRANGE_ROWS = 4096  # fewer rows are not worth sorting
+ARRANGE_AT_ONCE = 2**24  # more of them are sorted within their segments
 DISK_VALUES = 2**25  # rows on disk up to this size may be copied into memory
 ARRANGE_VALUES = 2**24  # more values are not copied for that if they are on disk
 
@@ -113,7 +115,8 @@ def segments(n: int, k: float) -> list[tuple[int, int]]:
     The cuts depend on n and k alone, so the order of every sum is the same for any number of
     threads; there are few of them, so their k×d sums stay small beside the rows.
     """
-    count = max(1, min(MAX_SEGMENTS, n // 1024, int(n / (8 * max(k, 1)))))
+    most = max(MAX_SEGMENTS, n // SEGMENT_ROWS)
+    count = max(1, min(most, n // 1024, int(n / (8 * max(k, 1)))))
     edges = np.linspace(0, n, count + 1).astype(np.int64)
     return [(int(a), int(b)) for a, b in pairwise(edges)]
 
@@ -128,15 +131,20 @@ def arrange(
     """
     n, d = X.shape
     stays = sp.issparse(X) or (n * d > ARRANGE_VALUES and on_disk(X))
-    if stays or d > DIRECT_COLUMNS or n < ARRANGE_ROWS:
+    if stays or not worth_arranging(n, d):
         return Rows(X, unit=unit), weight, None
     X = X[:]
-    order = spatial_order(X)
+    cuts = [(0, n)] if n <= ARRANGE_AT_ONCE else segments(n, 1)
+    order = np.concatenate([a + spatial_order(X[a:b]) for a, b in cuts])
     return (
         Rows(np.ascontiguousarray(X[order]), unit=unit),
         None if weight is None else weight[order],
         order,
     )
+
+
+def worth_arranging(n: int, d: int) -> bool:
+    return d <= DIRECT_COLUMNS and n >= ARRANGE_ROWS
 
 
 def spatial_order(X: np.ndarray) -> np.ndarray:

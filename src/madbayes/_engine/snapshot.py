@@ -9,42 +9,42 @@ from typing import Any
 
 import numpy as np
 
-from madbayes._engine.partition import Frame, Partition
-from madbayes._engine.rows import Rows, segments
-from madbayes._kernels.assign import Tally
+from madbayes._engine.frame import Frame
+from madbayes._engine.partition import Partition
+from madbayes._engine.rows import Rows
+from madbayes._kernels.bounds import Tally
 
 SAMPLED = 256  # rows that are looked at to know data again
 
 
 def take(partition: Partition) -> dict[str, Any]:
     """All that a partition knows, besides its rows; no copies, so write it down at once."""
+    labels, upper, lower, tallies = partition.state()
     return {
-        "labels": partition.labels,
+        "labels": labels,
         "sse": float(partition.sse),
         "sse_peak": float(partition._sse_peak),
-        "upper": partition._upper,
-        "lower": partition._lower,
+        "upper": upper,
+        "lower": lower,
         "bounds_for": partition._bounds_for,
         "group": partition._group,
         "n_groups": int(partition._n_groups),
         "use32": bool(partition._use32),
-        "sums": np.stack([tally.sums for tally in partition._tallies]),
-        "low": np.stack([tally.low for tally in partition._tallies]),
-        "count": np.stack([tally.count for tally in partition._tallies]),
+        "sums": np.stack([tally.sums for tally in tallies]),
+        "low": np.stack([tally.low for tally in tallies]),
+        "count": np.stack([tally.count for tally in tallies]),
     }
 
 
 def put(partition: Partition, state: dict[str, Any]) -> None:
     """Make a new partition of the same rows what the other one was."""
-    partition.labels = state["labels"]
     partition.sse, partition._sse_peak = state["sse"], state["sse_peak"]
-    partition._upper, partition._lower = state["upper"], state["lower"]
     partition._bounds_for = state["bounds_for"]
     partition._group, partition._n_groups = state["group"], state["n_groups"]
     partition._use32 = state["use32"]
-    source, parts = partition.source, (state["sums"], state["low"], state["count"])
-    partition._segments = segments(source.n, parts[0].shape[1] * source.sparsity)
-    partition._tallies = [Tally(*sums, np.zeros(4)) for sums in zip(*parts, strict=True)]
+    parts = zip(state["sums"], state["low"], state["count"], strict=True)
+    tallies = [Tally(*sums, np.zeros(4)) for sums in parts]
+    partition.set_state(state["labels"], state["upper"], state["lower"], tallies)
 
 
 def fingerprint(source: Rows, weight: np.ndarray | None, frame: Frame) -> str:

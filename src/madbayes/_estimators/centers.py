@@ -9,6 +9,7 @@ from madbayes._engine.partition import Partition
 from madbayes._engine.rows import Rows, segments
 from madbayes._engine.threads import workers
 from madbayes._estimators.clusterer import Clusterer
+from madbayes._estimators.elsewhere import anywhere
 from madbayes._estimators.novelty_mixin import Closest, without_direction, without_row
 from madbayes._kernels.rows import distances_to, row_errors
 
@@ -27,6 +28,7 @@ class CentersMixin(Clusterer):
         weight = check_weight(sample_weight, X.shape[0])
         return X, weight_of_directions(X, weight, up=1) if self._unit else weight
 
+    @anywhere
     def transform(self, X: Any) -> np.ndarray:
         """Euclidean distances, (n_rows, n_clusters).
 
@@ -61,6 +63,7 @@ class CentersMixin(Clusterer):
             run(partial, segments(source.n, 1))
         return out
 
+    @anywhere
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
         """Minus the sum of squared distances to the nearest centres: larger is better."""
         return -self._nearest(X, sample_weight)[1]

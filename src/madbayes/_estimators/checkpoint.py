@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 
 from madbayes._engine.partition import Partition
-from madbayes._engine.rows import Rows
 from madbayes._engine.snapshot import fingerprint, put, take
 from madbayes._estimators.container import Kind, Refused, read, write
 from madbayes._estimators.encoding import Encoder, decode
@@ -143,7 +142,7 @@ def checkpoint_of(model: Any, rows: Any) -> tuple[Checkpoint | None, Options]:
             f"checkpoint={path!r} is for algorithm='paper', whose passes can be gone on with; the "
             "search has none to go on with. Leave it out."
         )
-    source = Rows(rows.X, unit=rows.unit)
+    source = rows.source
     known = fingerprint(source, rows.weight, rows.frame)
     begun = np.random.RandomState()
     begun.set_state(options.random_state.get_state())

@@ -101,6 +101,8 @@ def keep_choice(
             number=number,
             reason=f"{choice.reason}; {choice.number} were asked for, and this is the nearest "
             "that could be had",
+            strength="none" if number == 1 else "weak",
+            support=0.0,
             n_isolated=0,
         )
     choice = replace(choice, price=penalty)

@@ -7,6 +7,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from madbayes._engine.checks import check_rows, check_weight
+from madbayes._engine.frame import measure_to_fit
 from madbayes._engine.gram import (
     MAX_ROWS,
     Gram,
@@ -16,7 +17,6 @@ from madbayes._engine.gram import (
     make_kernel,
     sums_of,
 )
-from madbayes._engine.partition import measure_to_fit
 from madbayes._engine.rows import Rows
 from madbayes._engine.threads import Run, workers
 from madbayes._estimators.clusterer import Clusterer

@@ -6,6 +6,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from madbayes._engine.rows import segments
+from madbayes._estimators.elsewhere import anywhere
 from madbayes._estimators.novelty import EXCEPTIONS, FEW, calibrate, p_values
 
 RATE = 0.001  # of novel=True
@@ -51,6 +53,7 @@ class NoveltyMixin:
     _novelty_few: np.ndarray
     _distance_power = 0.5
 
+    @anywhere
     def predict(self, X: Any, novel: Any = False) -> np.ndarray:
         """The nearest cluster of each row of X, or -1 for rows that are new.
 
@@ -66,6 +69,7 @@ class NoveltyMixin:
         """
         return self._predict(X, novel)
 
+    @anywhere
     def novelty_score(self, X: Any) -> np.ndarray:
         """The share of rows like those of the fit that are as far from their cluster: p-values.
 
@@ -141,13 +145,32 @@ class NoveltyMixin:
         count = sizes(labels, counted, k)
         w = np.ones(rows.size) if weight is None else weight[rows]
         if total is None:
-            total = count * 1.0 if weight is None else np.bincount(labels, weight, minlength=k)
+            cuts = segments(len(labels), 1)  # where they are cut on several machines, too
+            total = count * 1.0
+            if weight is not None:
+                parts = [np.bincount(labels[a:b], weight[a:b], minlength=k) for a, b in cuts]
+                total = np.sum(parts, axis=0)
+        self._calibrate_on(X, rows, stands_for, labels[rows], w, count, total)
+
+    def _calibrate_on(
+        self,
+        X: Any,
+        rows: np.ndarray,
+        stands_for: np.ndarray,
+        labels: np.ndarray,
+        weight: np.ndarray,
+        count: np.ndarray,
+        total: np.ndarray,
+    ) -> None:
+        """The same for rows that were drawn; `count` and `total` of each cluster are those of all
+        rows."""
+        k = self.n_clusters_
         few = (count <= FEW) & (count > 0)
         if not 0 < count[few].sum() <= EXCEPTIONS * count.sum():
             few[:] = False
         few |= count == 0
-        label = labels[rows].astype(np.int64)
-        costs = self._held_out(X, rows, label, w, total)
+        label = labels.astype(np.int64)
+        costs = self._held_out(X, rows, label, weight, total)
         lost = np.flatnonzero(few[label] | np.isinf(costs))
         costs[lost[max(1, COSTS // k) :]] = np.inf
         lost = lost[: max(1, COSTS // k)]
@@ -157,7 +180,7 @@ class NoveltyMixin:
             label[lost], costs[lost] = least(other)
         known = np.isfinite(costs)
         r = costs[known] ** self._distance_power
-        self.novelty_quantiles_ = calibrate(r, label[known], (w * stands_for)[known], k)
+        self.novelty_quantiles_ = calibrate(r, label[known], (weight * stands_for)[known], k)
         self._novelty_few = few
 
     # What an estimator brings
@@ -261,18 +284,27 @@ def drawn(
     if count.sum() <= most:
         rows = np.concatenate(list(in_blocks(len(labels), counted)))
         return rows, np.ones(rows.size)
-    low, high = 1, int(count.max())
-    while low < high:  # the most rows of one cluster that fit
-        middle = (low + high + 1) // 2
-        low, high = (middle, high) if np.minimum(count, middle).sum() <= most else (low, middle - 1)
-    take, seen, found = np.minimum(count, low), np.zeros(k, int), []
+    take, seen, found = np.minimum(count, at_most(count, most)), np.zeros(k, int), []
     for rows in in_blocks(len(labels), counted):  # evenly among the rows of each cluster
         rows = rows[np.argsort(labels[rows], kind="stable")]
         label, here = labels[rows], np.bincount(labels[rows], minlength=k)
         place = np.arange(rows.size) - (np.cumsum(here) - here - seen)[label]
         seen += here
-        chosen = (place + 1) * take[label] // count[label] > place * take[label] // count[label]
-        found.append(rows[chosen])
+        found.append(rows[evenly(place, take[label], count[label])])
     rows = np.concatenate(found)
     rows = rows[np.argsort(labels[rows], kind="stable")]
     return rows, (count / np.maximum(take, 1))[labels[rows]]
+
+
+def at_most(count: np.ndarray, most: int) -> int:
+    """The most rows of one cluster that fit."""
+    low, high = 1, int(count.max())
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if np.minimum(count, middle).sum() <= most else (low, middle - 1)
+    return low
+
+
+def evenly(place: np.ndarray, take: np.ndarray, count: np.ndarray) -> np.ndarray:
+    """Which of `count` rows, by their place among them, are among the `take` that are taken."""
+    return (place + 1) * take // count > place * take // count

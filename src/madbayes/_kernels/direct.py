@@ -1,6 +1,6 @@
 """Nearest centres by plain distances, for few columns: there a matrix product does not pay.
 
-The same bounds as in `assign`, with a single group. Rows that they do not settle are handled a
+The same bounds as in `products`, with a single group. Rows that they do not settle are handled a
 tile at a time, and a tile is compared only with the centres that can be among the two nearest of
 any of its rows. Where neighbouring rows lie close together (`_engine.rows.arrange` sees to that),
 those are few: the tree of PRML 9.1 (Moore 2000), reduced to its leaves. Distances are those of
@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from madbayes._kernels import inner, kernel
-from madbayes._kernels.assign import DOWN, UP, check_bounds, settle
+from madbayes._kernels.bounds import DOWN, UP, check_bounds, settle
 
 DIRECT_TILE = 128  # rows
 
@@ -96,7 +96,7 @@ def two_nearest(columns, m, exact, near, n_near, line, best, second, nearest):
 
 @kernel
 def assign_direct(X, centers, rows, tally, scratch, penalty):
-    """Assign the rows of one block; arguments as in `assign.assign_products`."""
+    """Assign the rows of one block; arguments as in `products.assign_products`."""
     active, own, columns = scratch.active, scratch.own, scratch.columns
     lower, exact, scale = rows.lower, centers.exact, centers.scale
     best, second, nearest, near = scratch.best, scratch.second, scratch.nearest, scratch.near

@@ -1,4 +1,5 @@
-"""Moves of the hard HDP: serial, so that no result depends on threads; sums in float64.
+"""The hard HDP: the printed steps, and the descent by exact moves (`hdp_moves`); serial, so that no
+result depends on threads; sums in float64.
 
 Letters: X (n, d) rows, those of one group together, group j from start[j] to start[j+1]; w weights
 (all positive), z global labels, C global centres, W and N their weights and row counts. `local` and
@@ -10,7 +11,8 @@ import numpy as np
 
 from madbayes._kernels import inner, kernel
 from madbayes._kernels.distance import sqdist
-from madbayes._kernels.moves import HEAVY, SWEEPS, TOL, close_gaps, means
+from madbayes._kernels.hdp_moves import merge_clusters, move_local, move_rows
+from madbayes._kernels.moves import SWEEPS, TOL, close_gaps, means
 from madbayes._kernels.rows import squared_error
 
 ROUNDS = 1000  # a guard only: every round lowers the objective
@@ -89,10 +91,32 @@ def local_clusters(X, w, start, z, k):
 
 
 @kernel
+def add_errors(total, X, w, z, C):
+    """total + Σ w‖x - μ_z‖², one row after the other."""
+    for i in range(X.shape[0]):
+        total += w[i] * sqdist(X, i, C, z[i])
+    return total
+
+
+@kernel
 def objective(X, w, start, z, k, local, glob):
     """KJ Eq. 2, every one of the k labels in use."""
     C = means(X, w, z, k, False)[0]
     return squared_error(X, w, z, C) + local * np.sum(count_local(start, z, k)) + glob * k
+
+
+@kernel
+def nearest_centers(X, C):
+    """The nearest of the centres for each row, numbered without gaps, and how many have rows."""
+    z, N = np.zeros(X.shape[0], np.int64), np.zeros(C.shape[0], np.int64)
+    for i in range(X.shape[0]):
+        best = np.inf
+        for c in range(C.shape[0]):
+            d2 = sqdist(X, i, C, c)
+            if d2 < best:
+                best, z[i] = d2, c
+        N[z[i]] += 1
+    return z, close_gaps(z, N)
 
 
 @inner
@@ -145,251 +169,6 @@ def settle_groups(X, w, start, z, C, k, local, cost, stop):
             used[change] = not used[change]
 
 
-@inner
-def rest_of_cluster(X, w, z, p, a, b, C):
-    """The weight of the rows of cluster p outside a..b; their mean goes to the last row of C.
-
-    O(n), for what is so heavy that subtracting it would leave only rounding.
-    """
-    rest, free = 0.0, C.shape[0] - 1
-    C[free] = 0.0
-    for e in range(X.shape[0]):
-        if z[e] == p and not a <= e < b:
-            rest += w[e]
-            for f in range(X.shape[1]):
-                C[free, f] += w[e] * X[e, f]
-    C[free] /= rest
-    return rest
-
-
-@inner
-def transfer(C, W, p, q, M, m, a, alone, fresh, rest):
-    """Take a point (row m of M, weight a) out of cluster p and put it into q.
-
-    `alone`: p has nothing else; `fresh`: q is a free slot; rest > 0: what is left of p was computed
-    afresh, its mean in the last row of C.
-    """
-    if rest > 0.0:
-        C[p], W[p] = C[C.shape[0] - 1], rest
-    elif not alone:
-        f = a / (W[p] - a)
-        W[p] -= a
-        for e in range(C.shape[1]):
-            C[p, e] -= f * (M[m, e] - C[p, e])
-    if fresh:
-        C[q], W[q] = M[m], a
-    else:
-        W[q] += a
-        f = a / W[q]
-        for e in range(C.shape[1]):
-            C[q, e] += f * (M[m, e] - C[q, e])
-
-
-@inner
-def free_slot(N):
-    """The first cluster number without rows; -1 when there is none. The last slot is scratch."""
-    for c in range(N.shape[0] - 1):
-        if N[c] == 0:
-            return c
-    return -1
-
-
-@kernel
-def move_rows(X, w, start, z, C, W, N, local, glob, stop):
-    """Each row in turn goes where the objective is lowest, by the exact change; returns the moves.
-
-    From p to q: W_q w/(W_q+w)·‖x-μ_q‖² - W_p w/(W_p-w)·‖x-μ_p‖², λ_l more if q is new to the group,
-    λ_l less if the row was alone in p in its group, λ_g more or less if q is opened or p emptied.
-    """
-    slots, moved = C.shape[0] - 1, 0
-    count = np.zeros(slots, np.int64)
-    for _ in range(SWEEPS):
-        now = 0
-        for j in range(start.shape[0] - 1):
-            for i in range(start[j], start[j + 1]):
-                count[z[i]] += 1
-            for i in range(start[j], start[j + 1]):
-                if stop[0]:
-                    return moved
-                p, wi, rest = z[i], w[i], 0.0
-                if N[p] == 1:
-                    leave = glob
-                elif W[p] - wi < HEAVY * W[p]:
-                    rest = rest_of_cluster(X, w, z, p, i, i + 1, C)
-                    leave = wi * rest / (wi + rest) * sqdist(X, i, C, slots)
-                else:
-                    leave = W[p] * wi / (W[p] - wi) * sqdist(X, i, C, p)
-                if count[p] == 1:
-                    leave += local
-                best, q = leave * (1 - TOL), -1
-                for c in range(slots):
-                    if N[c] > 0 and c != p:
-                        cost = W[c] * wi / (W[c] + wi) * sqdist(X, i, C, c)
-                        if count[c] == 0:
-                            cost += local
-                        if cost < best:
-                            best, q = cost, c
-                if local + glob < best and N[p] > 1:
-                    c = free_slot(N)
-                    if c >= 0:
-                        q = c
-                if q < 0:
-                    continue
-                now += 1
-                transfer(C, W, p, q, X, i, wi, N[p] == 1, N[q] == 0, rest)
-                N[p] -= 1
-                N[q] += 1
-                count[p] -= 1
-                count[q] += 1
-                z[i] = q
-            for i in range(start[j], start[j + 1]):
-                count[z[i]] = 0
-        moved += now
-        if now == 0:
-            break
-    return moved
-
-
-@inner
-def move_local(X, w, start, z, C, W, N, local, glob, stop):
-    """Each local cluster as a whole goes where the objective is lowest; returns the moves.
-
-    The exact change is that of a row with its mean and weight; λ_l is saved where the group uses
-    the new place already, λ_g paid or saved where a global cluster is opened or emptied.
-    """
-    slots, moved = C.shape[0] - 1, 0
-    M, A, count = np.zeros((slots, X.shape[1])), np.zeros(slots), np.zeros(slots, np.int64)
-    for _ in range(SWEEPS):
-        now = 0
-        for j in range(start.shape[0] - 1):
-            if stop[0]:
-                return moved
-            a, b = start[j], start[j + 1]
-            for i in range(a, b):
-                p = z[i]
-                A[p] += w[i]
-                count[p] += 1
-                for f in range(X.shape[1]):
-                    M[p, f] += w[i] * X[i, f]
-            for p in range(slots):
-                if count[p] > 0:
-                    M[p] /= A[p]
-            for p in range(slots):
-                if count[p] == 0:
-                    continue
-                alone, rest = count[p] == N[p], 0.0
-                if alone:
-                    leave = glob
-                elif W[p] - A[p] < HEAVY * W[p]:
-                    rest = rest_of_cluster(X, w, z, p, a, b, C)
-                    leave = A[p] * rest / (A[p] + rest) * sqdist(M, p, C, slots)
-                else:
-                    leave = W[p] * A[p] / (W[p] - A[p]) * sqdist(M, p, C, p)
-                best, q = leave - TOL * (leave + local), -1
-                for c in range(slots):
-                    if N[c] > 0 and c != p:
-                        cost = W[c] * A[p] / (W[c] + A[p]) * sqdist(M, p, C, c)
-                        if count[c] > 0:
-                            cost -= local
-                        if cost < best:
-                            best, q = cost, c
-                if glob < best and not alone:
-                    c = free_slot(N)
-                    if c >= 0:
-                        q = c
-                if q < 0:
-                    continue
-                now += 1
-                transfer(C, W, p, q, M, p, A[p], alone, N[q] == 0, rest)
-                for i in range(a, b):
-                    if z[i] == p:
-                        z[i] = q
-                N[p] -= count[p]
-                N[q] += count[p]
-                f = A[p] / (A[p] + A[q])
-                for e in range(X.shape[1]):
-                    M[q, e] += f * (M[p, e] - M[q, e])
-                A[q] += A[p]
-                count[q] += count[p]
-                count[p] = 0
-                A[p] = 0.0
-                M[p] = 0.0
-            for i in range(a, b):
-                p = z[i]
-                if count[p] > 0:
-                    count[p] = 0
-                    A[p] = 0.0
-                    M[p] = 0.0
-        moved += now
-        if now == 0:
-            break
-    return moved
-
-
-@inner
-def shared_groups(first, groups, a, b):
-    """How many groups use both clusters; those of c are groups[first[c]:first[c+1]], sorted."""
-    s, t, both = first[a], first[b], 0
-    while s < first[a + 1] and t < first[b + 1]:
-        if groups[s] == groups[t]:
-            both += 1
-            s += 1
-            t += 1
-        elif groups[s] < groups[t]:
-            s += 1
-        else:
-            t += 1
-    return both
-
-
-@kernel
-def merge_clusters(start, z, C, W, k, local, glob, stop):
-    """Merge global clusters while that pays: W_a W_b/(W_a+W_b)·‖μ_a-μ_b‖² < λ_g + λ_l · #{groups
-    using both}. Every cluster has its best partner; pairs that do not overlap merge at once.
-    Relabels z; returns the number of merges (clusters that were merged away have no rows left)."""
-    first = np.zeros(k + 1, np.int64)
-    user = np.full(k, -1)
-    for j in range(start.shape[0] - 1):
-        for i in range(start[j], start[j + 1]):
-            if user[z[i]] != j:
-                user[z[i]] = j
-                first[z[i] + 1] += 1
-    for c in range(k):
-        first[c + 1] += first[c]
-    groups, at = np.empty(first[k], np.int64), first[:k].copy()
-    user[:] = -1
-    for j in range(start.shape[0] - 1):
-        for i in range(start[j], start[j + 1]):
-            p = z[i]
-            if user[p] != j:
-                user[p] = j
-                groups[at[p]] = j
-                at[p] += 1
-    change, partner = np.zeros(k), np.full(k, -1)
-    for a in range(k):
-        if stop[0]:
-            return 0
-        for b in range(a + 1, k):
-            cost = W[a] * W[b] / (W[a] + W[b]) * sqdist(C, a, C, b) - glob
-            most = min(first[a + 1] - first[a], first[b + 1] - first[b])
-            if cost - local * most < change[a]:
-                cost -= local * shared_groups(first, groups, a, b)
-                if cost < min(change[a], -TOL * (glob + local)):
-                    change[a], partner[a] = cost, b
-    target, merges = np.arange(k), 0
-    taken = np.zeros(k, np.bool_)
-    for a in np.argsort(change, kind="mergesort"):
-        b = partner[a]
-        if b >= 0 and not taken[a] and not taken[b]:
-            taken[a] = taken[b] = True
-            target[b] = a
-            merges += 1
-    if merges:
-        for i in range(z.shape[0]):
-            z[i] = target[z[i]]
-    return merges
-
-
 @kernel
 def descend(X, w, start, z, k, local, glob, stop):
     """All moves in turn until none lowers the objective; z is updated, k and the objective
@@ -428,17 +207,3 @@ def descend(X, w, start, z, k, local, glob, stop):
             break
         F = new
     return k, objective(X, w, start, z, k, local, glob)
-
-
-@kernel
-def nearest_centers(X, C):
-    """The nearest of the centres for each row, numbered without gaps, and how many have rows."""
-    z, N = np.zeros(X.shape[0], np.int64), np.zeros(C.shape[0], np.int64)
-    for i in range(X.shape[0]):
-        best = np.inf
-        for c in range(C.shape[0]):
-            d2 = sqdist(X, i, C, c)
-            if d2 < best:
-                best, z[i] = d2, c
-        N[z[i]] += 1
-    return z, close_gaps(z, N)

@@ -1,15 +1,16 @@
 """Nearest centres for the rows of a CSR matrix.
 
 A row's scores cost nnz·k: each of its entries adds a multiple of one line of the transposed
-centres. Bounds and certificate are those of `assign`, in float64, with a single group and without a
-shift of the origin (it would fill the zeros).
+centres. Bounds and certificate are those of `products`, in float64, with a single group and without
+a shift of the origin (it would fill the zeros).
 """
 
 import numpy as np
 
 from madbayes._kernels import inner, kernel
-from madbayes._kernels.assign import DOWN, EPS64, UP, error_bound
+from madbayes._kernels.bounds import DOWN, UP
 from madbayes._kernels.distance import add, sqdist
+from madbayes._kernels.products import EPS64, error_bound
 
 
 @inner

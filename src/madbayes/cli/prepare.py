@@ -250,7 +250,7 @@ def standardize(table: Table, how: Standardize, metric: str, named: bool) -> Tab
         place = part.stop
     wanted, why = how == "yes", ""
     if how == "auto" and metric == "euclidean":
-        why = _why_scale(table.columns, spread, named)
+        why = why_scale(table.columns, spread, named)
         wanted = bool(why)
     notes = [*table.notes, f"{why}; --standardize no turns that off"] if why else [*table.notes]
     if wanted:
@@ -268,7 +268,7 @@ def standardize(table: Table, how: Standardize, metric: str, named: bool) -> Tab
     return replace(table, notes=tuple(notes))
 
 
-def _why_scale(columns: Sequence[Column], spread: dict[str, float], named: bool) -> str:
+def why_scale(columns: Sequence[Column], spread: dict[str, float], named: bool) -> str:
     """Why the columns are of different units; empty when nothing says so."""
     if any(column.categories is not None for column in columns):
         return "the columns were standardized, because categories have no unit"

@@ -22,7 +22,7 @@ from typing import Any, Literal, Self
 import numpy as np
 
 from madbayes._engine.checks import check_choice, check_rows, check_weight, dense
-from madbayes._engine.partition import measure_to_fit
+from madbayes._engine.frame import measure_to_fit
 from madbayes._engine.rows import Rows
 from madbayes._engine.threads import Run, patient, workers
 from madbayes._estimators.centers import CentersMixin

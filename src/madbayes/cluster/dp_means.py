@@ -21,12 +21,14 @@ from typing import Any, Literal, Self
 
 import numpy as np
 
-from madbayes._engine.partition import Partition, measure_to_fit
+from madbayes._engine.frame import measure_to_fit
+from madbayes._engine.partition import Partition
 from madbayes._engine.progress import Stage
 from madbayes._engine.rows import Rows, restore
 from madbayes._engine.threads import workers
 from madbayes._estimators.centers import CentersMixin
 from madbayes._estimators.checkpoint import NOT_KEPT, Checkpoint, Passes, checkpoint_of
+from madbayes._estimators.elsewhere import anywhere
 from madbayes._estimators.fitting import begin, keep_choice, warn_if_unfinished
 from madbayes._search.driver import never_rising
 from madbayes._search.staircase import Staircase
@@ -49,11 +51,11 @@ def assign_or_open(
     while first < n:
         last = min(n, first + stretch)
         changed |= partition.assign(centers, penalty, rows=(first, last)) > 0
-        far = partition.far_rows(first, last)
         room = max_clusters - centers.shape[0]
+        at_once = min(FAR_ROWS, max(256, GAPS // centers.shape[0])) if room > 0 else 0
+        far = partition.far_rows(first, last, at_once + 1)
         opened = far[:0]
         if far.size and room > 0:
-            at_once = min(FAR_ROWS, max(256, GAPS // centers.shape[0]))
             if far.size > at_once:  # the rest comes in the next stretch
                 last = int(far[at_once])
                 far = far[:at_once]
@@ -249,6 +251,7 @@ class DPMeans(CentersMixin):
         self.random_state = random_state
         self.n_jobs = n_jobs
 
+    @anywhere
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Cluster the rows of X."""
         X, weight = self._rows_to_fit(X, sample_weight)

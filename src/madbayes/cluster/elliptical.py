@@ -27,7 +27,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from madbayes._engine.checks import DTYPES, check_count, check_weight, without_arrow
-from madbayes._engine.partition import measure_to_fit
+from madbayes._engine.frame import measure_to_fit
 from madbayes._engine.rows import Rows
 from madbayes._engine.threads import Run, workers
 from madbayes._estimators.centers import CentersMixin

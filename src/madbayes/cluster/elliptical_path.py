@@ -8,6 +8,10 @@ with hard assignments. So "auto" needs no more than to minimise J at this λ ove
 2. Around the lowest of these, J(k) with rows reassigned and moved; further while it falls.
 3. The search (`elliptical_search`) at this λ, from the best of them; the staircase takes in what it
    finds.
+4. *Are they groups?* Rows that are not Gaussian (heavy tails, a crescent) repay several ellipses
+   too. So pairs of clusters are looked at along the line that tells them best apart (Fisher 1936):
+   where there are fewer rows half-way than on each side, as in `links`, they are apart. If no two
+   of them are, the evidence is weak, and it says why.
 """
 
 from dataclasses import replace
@@ -34,9 +38,16 @@ from madbayes.cluster.elliptical_space import (
     move_rows,
     terms,
 )
+from madbayes.cluster.links import WINDOW
 
 LEAST = 12.5  # of few rows in one column, pairs that happen to be close would repay less
 AROUND = 2  # numbers on each side of the best that are looked at
+VALLEY = 3.0  # standard deviations: the line was chosen on the rows that are counted
+DOUBT = 1 / 3  # the most support without a valley
+ONE_CLOUD = (
+    "No two of these clusters have a valley between them: they may be parts of one cloud that is "
+    "not Gaussian. NeighborCut() finds groups of any shape"
+)
 DECISIVE = 10.0  # a difference of J, 2 log of a Bayes factor, that leaves no doubt (Kass & Raftery)
 
 
@@ -83,7 +94,11 @@ def find_number(
     if hint is not None and step is not None:  # a penalty at which this is the best number
         price = float(np.clip(price, path.price_low[step], path.price_high[step]))
         history = [value + price * now.k for value in history]
-    path = replace(path, choice=judge(errors, now.k, price))
+    choice = judge(errors, now.k, price)
+    if now.k > 1 and not any_valley(space, now):  # 4.
+        support = min(choice.support, DOUBT)
+        choice = replace(choice, support=support, strength=in_words(support), remarks=(ONE_CLOUD,))
+    path = replace(path, choice=choice)
     return (now, history, converged), path
 
 
@@ -132,6 +147,37 @@ def judge(errors: dict[int, float], k: int, price: float) -> Choice:
         runners_up=tuple((j, -value[j]) for j in others[:5]),
         score=-value[k],
     )
+
+
+def any_valley(space: Space, now: Division) -> bool:
+    """4. Whether some cluster is apart from its nearest one; those farthest from it come first."""
+    pairs = []
+    for a in range(now.k):
+        gap = now.C - now.C[a]
+        scatter = (now.S + now.S[a]) + space.phi * np.eye(gap.shape[1])
+        line = np.linalg.solve(scatter, gap[:, :, None])[:, :, 0]
+        length = np.einsum("cd,cd->c", gap, line) * (now.W + now.W[a])
+        length[a] = np.inf
+        b = int(np.argmin(length))
+        pairs.append((length[b], a, b, line[b]))
+    return any(
+        valley(space, now.labels, a, b, line) > VALLEY
+        for _, a, b, line in sorted(pairs, key=lambda pair: (-pair[0], pair[1]))
+    )
+
+
+def valley(space: Space, labels: np.ndarray, a: int, b: int, line: np.ndarray) -> float:
+    """4. How much fewer rows are half-way than on the emptier side, in standard deviations."""
+    t = [space.Y[labels == c] @ line for c in (a, b)]
+    w = [space.w[labels == c] for c in (a, b)]
+    low, high = (float(np.average(x, weights=v)) for x, v in zip(t, w, strict=True))
+    if not high > low:
+        return 0.0
+    t_all, w_all = np.concatenate(t), np.concatenate(w)
+    places = np.array([low, (low + high) / 2, high])[:, None]
+    count = (np.abs(t_all - places) < WINDOW / 2 * (high - low)) @ w_all
+    left, middle, right = np.sqrt(count + 0.375)
+    return float(np.sqrt(2.0) * (min(left, right) - middle))
 
 
 def find_ellipses(

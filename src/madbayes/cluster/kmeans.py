@@ -19,17 +19,18 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 from madbayes._engine.checks import check_count
-from madbayes._engine.lloyd import farthest_rows
-from madbayes._engine.partition import Partition, measure_to_fit
+from madbayes._engine.frame import measure_to_fit
+from madbayes._engine.partition import Partition
 from madbayes._engine.progress import Stage
 from madbayes._engine.rows import Rows, arrange, restore
 from madbayes._engine.threads import Run, workers
 from madbayes._estimators.centers import CentersMixin
 from madbayes._estimators.checkpoint import NOT_KEPT, Passes, checkpoint_of
+from madbayes._estimators.elsewhere import anywhere
 from madbayes._estimators.fitting import Options, begin
 from madbayes._search.driver import never_rising
 from madbayes.cluster.solve import Problem, keep_core, search_fixed
-from madbayes.cluster.starts import count_starts, first_centers, mean_variance
+from madbayes.cluster.starts import count_starts, first_centers
 from madbayes.cluster.table import Clustering
 
 
@@ -44,14 +45,13 @@ def fill_empty(partition: Partition, centers: np.ndarray) -> np.ndarray:
     if empty.size == 0:
         return centers
     centers = centers.copy()
-    rows, d2 = farthest_rows(partition, centers, empty.size)
-    for cluster, row, gap in zip(empty, rows, d2, strict=False):
+    rows, d2 = partition.farthest(centers, empty.size)
+    for cluster, row, far in zip(empty, rows, d2, strict=False):
         x = partition.source.take(np.array([row]))[0]
         rounding = 4.0 * np.finfo(np.float64).eps * np.abs(x).max()
-        if gap > x.size * rounding**2:  # not just the mean of equal rows, rounded
-            w = partition.weight[row] if partition.weight.shape[0] else 1.0
+        if far > x.size * rounding**2:  # not just the mean of equal rows, rounded
             centers[cluster] = x
-            partition.move(int(row), int(cluster), gain=w * gap)
+            partition.move(int(row), int(cluster), d2=far)
     return centers
 
 
@@ -120,7 +120,8 @@ class KMeans(CentersMixin):
         The number of clusters.
     init : {"k-means++", "random"}, array of shape (n_clusters, n_features) or callable
         The first centres. "k-means++" draws rows far from each other (greedy form), "random" draws
-        rows at random; a callable gets ``(X, n_clusters, random_state)``.
+        rows at random; of a table of more than 2¹⁷ rows (and 64 for each cluster) both draw from
+        evenly spaced ones. A callable gets ``(X, n_clusters, random_state)``.
     algorithm : {"paper", "search"}, default="paper"
         "paper": Lloyd's passes from each start. "search": the search of `DPMeans` with the number
         of clusters fixed, which takes longer than one start and ends lower than the best of many.
@@ -201,47 +202,51 @@ class KMeans(CentersMixin):
         self.random_state = random_state
         self.n_jobs = n_jobs
 
+    @anywhere
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Cluster the rows of X."""
         X, weight = self._rows_to_fit(X, sample_weight)
-        k = check_count("n_clusters", self.n_clusters)
-        if k > X.shape[0]:
-            raise ValueError(
-                f"n_clusters={k} must be <= n_samples={X.shape[0]}: a cluster needs a row."
-            )
-        options = begin(self)
-        if not isinstance(self.tol, (int, float, np.number)) or not 0 <= self.tol < np.inf:
-            raise ValueError(f"tol={self.tol!r} must be a number >= 0.")
+        k, options = self._check(X.shape[0])
         with workers(self.n_jobs) as run:
             solve = self._search if self.algorithm == "search" else self._restart
             best = solve(X, weight, k, options, run)
-        self._warn(best, k)
-        self.labels_ = best.labels
-        self._store_centers(best.centers, Rows(X).dtype)
-        self.inertia_ = self.objective_ = best.inertia
-        self.objective_history_ = np.array(best.history)
-        self.n_clusters_ = k
-        self.n_iter_ = best.n_iter
-        self.converged_ = best.converged
+        self._store(best, k, np.unique(best.labels).size, Rows(X).dtype)
         self._calibrate(X, self.labels_, weight)
         return self
 
-    def _warn(self, best: Clustering, k: int) -> None:
-        distinct = np.unique(best.labels).size
+    def _check(self, n: int) -> tuple[int, Options]:
+        """The parameters, for a table of n rows."""
+        k = check_count("n_clusters", self.n_clusters)
+        if k > n:
+            raise ValueError(f"n_clusters={k} must be <= n_samples={n}: a cluster needs a row.")
+        options = begin(self)
+        if not isinstance(self.tol, (int, float, np.number)) or not 0 <= self.tol < np.inf:
+            raise ValueError(f"tol={self.tol!r} must be a number >= 0.")
+        return k, options
+
+    def _store(self, best: Clustering, k: int, distinct: int, dtype: np.dtype) -> None:
+        """What was found; `distinct` clusters have rows."""
         if distinct < k:
             warnings.warn(
                 f"Number of distinct clusters ({distinct}) found smaller than n_clusters ({k}). "
                 "Possibly due to duplicate points in X.",
                 ConvergenceWarning,
-                stacklevel=3,
+                stacklevel=4,
             )
         elif not best.converged:
             warnings.warn(
                 f"KMeans did not converge in max_iter={self.max_iter} passes; rows still change "
                 "their cluster. Raise max_iter or tol.",
                 ConvergenceWarning,
-                stacklevel=3,
+                stacklevel=4,
             )
+        self.labels_ = best.labels
+        self._store_centers(best.centers, dtype)
+        self.inertia_ = self.objective_ = best.inertia
+        self.objective_history_ = np.array(best.history)
+        self.n_clusters_ = k
+        self.n_iter_ = best.n_iter
+        self.converged_ = best.converged
 
     def _restart(
         self, X: Any, weight: np.ndarray | None, k: int, options: Options, run: Run
@@ -258,7 +263,7 @@ class KMeans(CentersMixin):
             centers: Any = None
             if file is None or file.past is None:  # else it goes on from those in the file
                 centers = first_centers(self.init, X, partition, k, rng)
-            tol = self.tol * mean_variance(partition) if self.tol else 0.0
+            tol = self.tol * partition.mean_variance() if self.tol else 0.0
             passes = Passes(file, start=start, best=best, random_state=rng)
             result = lloyd(partition, centers, max_iter=options.max_iter, tol=tol, passes=passes)
             best = result if best is None or result.inertia < best.inertia else best

@@ -14,7 +14,7 @@ from madbayes._engine.checks import (
     check_weight,
     weight_of_directions,
 )
-from madbayes._engine.partition import check_reach, measure_to_fit
+from madbayes._engine.frame import check_reach, measure_to_fit
 from madbayes._engine.reservoir import ROWS
 from madbayes._engine.rows import Rows
 from madbayes._engine.threads import workers

@@ -10,8 +10,8 @@ from madbayes._engine.checks import (
     check_weight,
     weight_of_directions,
 )
+from madbayes._engine.frame import measure_to_fit
 from madbayes._engine.lloyd import nearest
-from madbayes._engine.partition import measure_to_fit
 from madbayes._engine.rows import BLOCK_VALUES, Rows
 from madbayes._engine.threads import workers
 from madbayes._estimators.fitting import AUTOMATIC, Options, begin, keep_choice

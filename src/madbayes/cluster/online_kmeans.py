@@ -8,7 +8,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
 from madbayes._engine.checks import check_choice, check_count
-from madbayes._engine.partition import NO_WEIGHT
+from madbayes._engine.frame import NO_WEIGHT
 from madbayes._engine.rows import Rows
 from madbayes._engine.seeding import kmeans_plus_plus
 from madbayes._engine.threads import workers

@@ -35,8 +35,8 @@ from madbayes._engine.checks import (
     is_cosine,
     weight_of_directions,
 )
+from madbayes._engine.frame import measure_to_fit
 from madbayes._engine.lloyd import nearest
-from madbayes._engine.partition import measure_to_fit
 from madbayes._engine.progress import Stage
 from madbayes._engine.rows import Rows
 from madbayes._engine.threads import Run, workers

@@ -18,7 +18,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
-from madbayes._engine.partition import Frame, Partition, measure_to_fit
+from madbayes._engine.frame import Frame, measure_to_fit
+from madbayes._engine.partition import Partition
 from madbayes._engine.progress import Stage
 from madbayes._engine.rows import DISK_VALUES, Rows, on_disk
 from madbayes._engine.threads import Run, patient
@@ -29,7 +30,7 @@ from madbayes._search.driver import by_size, never_rising, search
 from madbayes._search.number import printed_number, search_number
 from madbayes._search.price import fixed, per_cluster
 from madbayes._search.staircase import Staircase
-from madbayes.cluster.coreset import coreset
+from madbayes.cluster.coreset import Coreset, coreset
 from madbayes.cluster.farthest import first_gap, largest_gap
 from madbayes.cluster.table import DENSE_VALUES, Clustering, Table
 
@@ -59,6 +60,20 @@ class Problem:
         """Too large for a copy."""
         n, d = self.X.shape
         return n * d > DISK_VALUES and on_disk(self.X)
+
+    @property
+    def source(self) -> Any:
+        """The rows in blocks."""
+        return Rows(self.X, unit=self.unit)
+
+    def core(self, m: int) -> Coreset:
+        """1. A coreset of at most m rows."""
+        rng, run = self.options.random_state, self.run
+        return coreset(self.source, self.weight, self.frame.mean, m, rng, run)
+
+    def start(self) -> Partition:
+        """All rows, not assigned yet."""
+        return Partition(self.source, self.weight, self.run, self.frame, unit=self.unit)
 
     def table(self) -> Table:
         """The rows for the search; a small CSR matrix is made dense."""
@@ -169,36 +184,33 @@ def through_coreset(
     rows: Problem, solve: Solve, one_pass: Pass | None = None
 ) -> tuple[Clustering, float, Core]:
     """1. to 5.; `one_pass` is that of the algorithm at a penalty (None: the number stays)."""
-    source, options = Rows(rows.X, unit=rows.unit), rows.options
-    found, penalty, size, cost = search_core(rows, source, solve)  # 1., 2.
+    options = rows.options
+    found, penalty, size, cost = search_core(rows, solve)  # 1., 2.
 
-    def start() -> Partition:
-        return Partition(source, rows.weight, rows.run, rows.frame, unit=rows.unit)
-
-    partition, centers = start(), found.centers
+    partition, centers = rows.start(), found.centers
     partition.assign(centers)  # 3.
     error = cost / partition.sse - 1.0 if partition.sse > 0 else 0.0
     if one_pass is not None:
         centers = merge(partition, centers, penalty, options.cap)  # 4.
-        partition = partition if len(centers) == found.k else start()
+        partition = partition if len(centers) == found.k else rows.start()
     result = settle(partition, centers, penalty, options.cap, one_pass or lloyd_pass)  # 5.
     return result, penalty, Core(size, float(error))
 
 
-def search_core(rows: Problem, source: Rows, solve: Solve) -> tuple[Clustering, float, int, float]:
+def search_core(rows: Problem, solve: Solve) -> tuple[Clustering, float, int, float]:
     """1. and 2.: what was found and its penalty; how many rows it had, and its squared error."""
-    m = int(np.clip(CORE_VALUES // source.d, *CORE_ROWS))
-    most = max(m, DISK_VALUES // source.d)
+    d = rows.X.shape[1]
+    m = int(np.clip(CORE_VALUES // d, *CORE_ROWS))
+    most = max(m, DISK_VALUES // d)
     while True:
-        mean, rng = rows.frame.mean, rows.options.random_state
-        core = coreset(source, rows.weight, mean, m, rng, rows.run)
+        core = rows.core(m)
         frame = measure_to_fit(Rows(core.X), core.weight, rows.run)
-        small = replace(rows, X=core.X, weight=core.weight, frame=frame)
+        small = Problem(core.X, core.weight, frame, rows.options, rows.run, rows.unit)
         found, penalty = solve(small)
         if found.k * PER_CLUSTER <= m or m == most:
             break
         m = min(4 * m, most)
-    partition = Partition(Rows(core.X), core.weight, rows.run, frame, unit=rows.unit)
+    partition = small.start()
     partition.assign(found.centers)
     return found, penalty, len(core.rows), partition.sse
 
@@ -238,7 +250,7 @@ def settle(
             break
     partition.assign(centers)
     rank = by_size(centers, partition.totals()[1])
-    partition.labels = np.argsort(rank).astype(np.int32)[partition.labels]
+    partition.relabel(np.argsort(rank))
     centers = centers[rank]
     inertia = partition.measure_sse(centers)
     history = never_rising([*history, inertia + penalty * len(centers)], passes=True)

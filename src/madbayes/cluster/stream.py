@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from madbayes._engine.partition import NO_WEIGHT, power_of_two
+from madbayes._engine.frame import NO_WEIGHT, power_of_two
 from madbayes._engine.reservoir import Reservoir
 from madbayes._engine.rows import DIRECT_COLUMNS
 from madbayes._engine.threads import patient

@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from madbayes._engine.partition import Frame, Partition
+from madbayes._engine.frame import Frame
+from madbayes._engine.partition import Partition
 from madbayes._engine.rows import Rows, arrange, restore
 from madbayes._engine.threads import Run
 from madbayes._search.division import Division

@@ -21,8 +21,8 @@ from typing import Any
 import numpy as np
 
 from madbayes._engine.checks import check_count, check_table, check_weight
+from madbayes._engine.frame import measure_to_fit
 from madbayes._engine.groups import check_groups, gather
-from madbayes._engine.partition import measure_to_fit
 from madbayes._engine.rows import Rows, segments
 from madbayes._engine.seeding import squared_distances
 from madbayes._engine.threads import Run, workers

@@ -30,16 +30,17 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import gammaln, xlogy
 
+from madbayes._engine.frame import power_of_two
 from madbayes._engine.groups import Grouped
-from madbayes._engine.partition import power_of_two
 from madbayes._engine.progress import Stage
 from madbayes._engine.threads import Run
 from madbayes._kernels import hdp
 from madbayes._kernels.moves import means
 from madbayes._kernels.rows import squared_error
 from madbayes._search.division import Division
-from madbayes._search.driver import descend, renew
+from madbayes._search.driver import descend
 from madbayes._search.price import SharedPrice
+from madbayes._search.renewal import renew
 from madbayes._search.staircase import Choice, Staircase, in_words
 from madbayes.cluster.path import find_path
 from madbayes.multi.grouped_space import GroupedSpace

@@ -2,8 +2,7 @@
 
 One call handles the rows of one block. A row passes through, in this order:
 
-1. bounds: the row is skipped when its centre must still be the nearest (Hamerly 2010, with one
-   lower bound for each group of centres as in Ding et al. 2015, "Yinyang k-means");
+1. bounds: the row is skipped when its centre must still be the nearest (`bounds`);
 2. a float32 matrix product with the centres of only those groups that can win;
 3. a certificate: if the best score beats the second by more than twice the rounding error, it is
    the nearest centre; otherwise
@@ -19,46 +18,15 @@ from typing import NamedTuple
 import numpy as np
 
 from madbayes._kernels import compiled, inner, kernel
-from madbayes._kernels.distance import add_row, sqdist, sqnorm
+from madbayes._kernels.bounds import DOWN, check_bounds, settle
+from madbayes._kernels.distance import sqdist, sqnorm
 
 TILE_ROWS = 512  # rows and their products with centres stay in a core's own cache
 TILE_COLUMNS = 256
 HARD_ROWS = 32  # rows of one float64 product
-UP = 1.0 + 2.0**-21  # covers the rounding of a bound that is kept in float32
-DOWN = 1.0 - 2.0**-21
 EPS32 = 2.0**-24
 EPS64 = 2.0**-53
 TINY = 2.0**-148  # float32 has no finer steps than 2**-149
-
-
-class Centers(NamedTuple):
-    """The centres of a pass, in the forms that the kernels read. Made by `_engine.centers`."""
-
-    exact: np.ndarray  # (k, d) float64, in the units of the data
-    packed: np.ndarray  # (k, d) float32: shifted, scaled, one group after the other
-    packed_half: np.ndarray  # (k,) float32: half the squared norms of `packed`
-    member: np.ndarray  # (k,) int32: which centre each row of `packed` is
-    group: np.ndarray  # (k,) int32: the group of each centre
-    start: np.ndarray  # (t + 1,) int64: where each group begins in `packed`
-    shifted: np.ndarray  # (k, d) float64: shifted and scaled, in the order of `exact`
-    shifted_half: np.ndarray  # (k,) float64
-    longest: float  # the largest norm in `shifted`
-    offset: np.ndarray  # (d,) float64
-    scale: float  # a power of two
-    drift: np.ndarray  # (k,) float64: how far each centre moved since the bounds were made, scaled
-    group_drift: np.ndarray  # (t, 2) float64: the largest drift in each group and the runner-up
-    group_mover: np.ndarray  # (t,) int32: the centre with the largest drift
-    separation: np.ndarray  # (k,) float64: half the distance to the nearest other centre, scaled
-
-
-class Rows(NamedTuple):
-    """What is remembered of each row of a block: views into arrays of length n."""
-
-    labels: np.ndarray  # int32; -1: not yet assigned
-    upper: np.ndarray  # float32: at least the distance to its centre, scaled
-    lower: np.ndarray  # (b, t) float32: at most the distance to any other centre of the group
-    weight: np.ndarray  # float64, or length 0: all ones
-    far: np.ndarray  # uint8, or length 0: set where weight * squared distance > penalty
 
 
 class Scratch(NamedTuple):
@@ -80,15 +48,6 @@ class Scratch(NamedTuple):
     scores64: np.ndarray  # (HARD_ROWS, k) float64
 
 
-class Tally(NamedTuple):
-    """What a segment of the rows adds up to: kept from pass to pass, changed by rows that move."""
-
-    sums: np.ndarray  # (k, d + 1) float64: weighted sums of the rows, and of their weights
-    low: np.ndarray  # (k, d + 1) float64: what rounding left out of `sums`
-    count: np.ndarray  # (k,) int64: rows of positive weight
-    stats: np.ndarray  # (4,) float64: change of the objective, rows moved, far rows, hard rows
-
-
 @inner
 def error_bound(d, norm, longest, eps):
     """How far a computed score can be from the true one (Higham 2002, section 3.1, with room)."""
@@ -96,56 +55,7 @@ def error_bound(d, norm, longest, eps):
     return rounding + (d + 8.0) * TINY * (1.0 + norm + longest) if eps == EPS32 else rounding
 
 
-@inner
-def check_bounds(X, next_row, centers, rows, penalty, active, own):
-    """Step 1, until `active` is full. Returns (the row to go on with, rows in active, rows new)."""
-    labels, uppers, lower, weight, far = rows.labels, rows.upper, rows.lower, rows.weight, rows.far
-    exact, scale, drifts = centers.exact, centers.scale, centers.drift
-    group_drift, group_mover, separation = (
-        centers.group_drift,
-        centers.group_mover,
-        centers.separation,
-    )
-    weighted = weight.shape[0] > 0
-    opening = far.shape[0] > 0
-    limit = np.sqrt(penalty) * scale * DOWN
-    n = X.shape[0]
-    t = lower.shape[1]
-    n_active = 0
-    n_new = 0
-    while next_row < n and n_active < active.shape[0]:
-        i = next_row
-        next_row += 1
-        if opening:
-            far[i] = 0
-            if weighted:
-                limit = np.sqrt(penalty / weight[i]) * scale * DOWN if weight[i] > 0.0 else np.inf
-        p = np.int64(labels[i])
-        d2 = -1.0
-        if p >= 0:
-            upper = (uppers[i] + drifts[p]) * UP
-            nearest_other = np.inf
-            for g in range(t):
-                drift = group_drift[g, 1] if group_mover[g] == p else group_drift[g, 0]
-                low = max(0.0, lower[i, g] - drift) * DOWN
-                lower[i, g] = low
-                nearest_other = min(nearest_other, low)
-            nearest_other = max(nearest_other, separation[p])
-            if not (upper < nearest_other and upper < limit):
-                d2 = sqdist(X, i, exact, p)
-                upper = np.sqrt(d2) * scale * UP
-            uppers[i] = upper
-            if upper < nearest_other and upper < limit:
-                continue
-        else:
-            n_new += 1
-        active[n_active] = i
-        own[n_active] = d2
-        n_active += 1
-    return next_row, n_active, n_new
-
-
-@compiled(fastmath={"nnan", "nsz"})
+@compiled(fastmath={"nnan", "nsz"}, no_cpython_wrapper=True)
 def two_smallest(half, products, low1, low2, place):
     """For each column of `products` the smallest of half - products, where it is, and the next.
 
@@ -335,50 +245,6 @@ def tell_apart(X, chosen, n_chosen, centers, lower, scratch, nearest):
             if c != nearest[b]:
                 low = np.sqrt(max(0.0, norm2 + 2.0 * (scores[b, c] - error))) * DOWN
                 lower[i, group[c]] = min(lower[i, group[c]], low)
-
-
-@kernel
-def move_row(X, i, w, p, q, tally):
-    """Row i of X leaves the sums of cluster p (if p >= 0) and joins those of q (if q >= 0)."""
-    if q >= 0:
-        add_row(tally.sums, tally.low, q, X, i, w)
-        tally.count[q] += 1
-    if p >= 0:
-        add_row(tally.sums, tally.low, p, X, i, -w)
-        tally.count[p] -= 1
-
-
-@inner
-def settle(X, chosen, nearest, own, n_chosen, centers, rows, tally, penalty):
-    """Rows `chosen` belong to `nearest`: bring labels, bounds, sums and objective up to date."""
-    labels, upper, lower, weight, far = rows.labels, rows.upper, rows.lower, rows.weight, rows.far
-    exact, scale, group = centers.exact, centers.scale, centers.group
-    sums, low, count, stats = tally.sums, tally.low, tally.count, tally.stats
-    weighted = weight.shape[0] > 0
-    for b in range(n_chosen):
-        i = chosen[b]
-        p, q = np.int64(labels[i]), nearest[b]
-        w = weight[i] if weighted else 1.0
-        d2 = own[b]
-        if q != p:
-            d2 = sqdist(X, i, exact, q)
-            upper[i] = np.sqrt(d2) * scale * UP
-            labels[i] = q
-            stats[0] += w * d2
-            stats[1] += 1
-            if p >= 0:  # p is now one of the others of its group
-                g = group[p]
-                lower[i, g] = min(lower[i, g], np.sqrt(own[b]) * scale * DOWN)
-                stats[0] -= w * own[b]
-            if w > 0.0:
-                add_row(sums, low, q, X, i, w)
-                count[q] += 1
-                if p >= 0:
-                    add_row(sums, low, p, X, i, -w)
-                    count[p] -= 1
-        if far.shape[0] > 0 and w * d2 > penalty:
-            far[i] = 1
-            stats[2] += 1
 
 
 @kernel
