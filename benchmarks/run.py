@@ -22,6 +22,7 @@ import kmeans
 import medoids
 import neighbours
 import online
+import out_of_core
 from common import machine, say, write_section
 
 SCRIPTS = {
@@ -33,6 +34,7 @@ SCRIPTS = {
     "features": features,
     "cosine": cosine,
     "online": online,
+    "out_of_core": out_of_core,
     "medoids": medoids,
     "ellipses": ellipses,
     "graphs": graphs,
