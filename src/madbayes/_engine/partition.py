@@ -26,7 +26,8 @@ from madbayes._kernels.rows import distances_to, offer, open_clusters, squared_e
 from madbayes._kernels.sparse import assign_sparse
 
 NO_FLAGS = np.empty(0, dtype=np.uint8)
-SMALL = 2**22  # rows × centres × columns up to which every row is compared with every centre
+FEW_ROWS = 2**12  # up to which every row is compared with every centre …
+SMALL = 2**24  # … if rows × centres × columns are not more
 
 
 class Partition:
@@ -91,7 +92,9 @@ class Partition:
             separate=k * k * 4 <= self.source.n,
         )
         local = threading.local()
-        transposed = np.ascontiguousarray(view.exact.T) if self.source.sparse else None
+        transposed = None
+        if self.source.sparse or self._is_small(k):
+            transposed = np.ascontiguousarray(view.exact.T)
 
         def partial(a: int, b: int, tally: Tally) -> np.ndarray:
             a, b = max(a, first), min(b, last)
@@ -131,7 +134,7 @@ class Partition:
         if self._is_small(len(view.exact)):
             for a, b, block in self.source.blocks(first, last):
                 rows = self._rows(a, b, penalty is not None)
-                assign_plain(block, view.exact, view.scale, rows, tally, limit)
+                assign_plain(block, view.exact, transposed, view.scale, rows, tally, limit)
             return
         if not hasattr(local, "scratch"):
             k, d = view.exact.shape
@@ -155,7 +158,8 @@ class Partition:
         )
 
     def _is_small(self, k: int) -> bool:
-        return not self.source.sparse and self.source.n * self.source.d * k <= SMALL
+        n, d = self.source.n, self.source.d
+        return not self.source.sparse and n <= FEW_ROWS and n * d * k <= SMALL
 
     def _make_bounds(self, centers: np.ndarray) -> None:
         k = centers.shape[0]
