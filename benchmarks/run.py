@@ -12,6 +12,7 @@ import cosine
 import dp_means
 import ellipses
 import features
+import first_call
 import fixed_k
 import gibbs
 import graphs
@@ -27,6 +28,7 @@ from common import machine, say, write_section
 
 SCRIPTS = {
     "kmeans": kmeans,
+    "first_call": first_call,
     "fixed_k": fixed_k,
     "anytime": anytime,
     "dp_means": dp_means,
