@@ -31,7 +31,7 @@ CROSSINGS = 10  # times the effort
 GLIDE = 3e-4  # Lloyd ends with a pass that gains less than this share of the error, over √effort
 SPREAD = 0.05  # clusters more or less than the parents have, as a share
 SAME = 1e-9  # divisions whose objectives differ by less than this share are taken for equal
-SMALL = 2**18  # values × clusters up to which the renewal of neighbourhoods alone is as good
+SMALL = 2**15  # values × clusters up to which the renewal of neighbourhoods alone is as good
 
 
 def combine(
