@@ -65,7 +65,10 @@ def combine(
         k = count_clusters(space, one, other, rng)
         child = space.glide(space.cross(one, other, k), gain)  # 2.
         worst = max(pool, key=lambda number: pool[number].objective)
-        known = any(abs(child.objective / old.objective - 1) < SAME for old in pool.values())
+        known = any(
+            abs(child.objective - old.objective) <= SAME * abs(old.objective)
+            for old in pool.values()
+        )
         if child.objective < pool[worst].objective and not known:
             history.append(min(history[-1], child.objective))
             del pool[worst]
