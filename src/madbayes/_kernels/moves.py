@@ -22,14 +22,20 @@ HEAVY = 1e-4  # a cluster without a row keeps at least this share, or its mean i
 
 
 @kernel
-def means(X, w, z, k, unit):
-    """Means, weights and row counts of k clusters."""
-    C, W, N = np.zeros((k, X.shape[1])), np.zeros(k), np.zeros(k, np.int64)
+def add_rows(X, w, z, C, W, N):
+    """Add rows to the sums, weights and row counts of their clusters."""
     for i in range(X.shape[0]):
         W[z[i]] += w[i]
         N[z[i]] += 1
         for j in range(X.shape[1]):
             C[z[i], j] += w[i] * X[i, j]
+
+
+@kernel
+def means(X, w, z, k, unit):
+    """Means, weights and row counts of k clusters."""
+    C, W, N = np.zeros((k, X.shape[1])), np.zeros(k), np.zeros(k, np.int64)
+    add_rows(X, w, z, C, W, N)
     for c in range(k):
         if N[c] > 0:
             for j in range(X.shape[1]):
