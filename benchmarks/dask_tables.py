@@ -49,7 +49,7 @@ def ours(k, init, passes):
 
 
 def per_pass(fit, count=lambda: 0):
-    """Seconds of one pass, a model, and what `count` counts in a pass: long fits minus short ones."""
+    """Seconds, a model, what `count` counts in a pass: long fits minus short ones."""
     marks = [count()]
     short, _ = timed(lambda: fit(2))
     marks.append(count())
