@@ -353,6 +353,14 @@ def test_many_clusters_take_a_larger_coreset(monkeypatch, tmp_path):
     assert model.objective_ <= 1.02 * DPMeans(400.0, random_state=0).fit(X).objective_
 
 
+def test_a_coreset_that_is_too_small_says_so(small_memory, tmp_path):
+    np.save(tmp_path / "rows.npy", blobs(12_000, 6, 9, seed=0))
+    table = np.load(tmp_path / "rows.npy", mmap_mode="r")
+    with pytest.warns(UserWarning, match=r"a coreset of .*-\d+% off.*larger penalty"):
+        model = DPMeans(60.0, random_state=0).fit(table)
+    assert model.coreset_error_ < -0.1
+
+
 def test_weights_count_in_a_coreset(small_memory, tmp_path):
     X = blobs(12_000, 6, 9, seed=0)
     np.save(tmp_path / "rows.npy", X)

@@ -10,6 +10,7 @@ Rows that stay on disk (memory maps, `madbayes.blocks`) are not copied when they
    than a ten-thousandth.
 """
 
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
@@ -35,6 +36,7 @@ from madbayes.cluster.table import DENSE_VALUES, Clustering, Table
 
 CORE_VALUES, CORE_ROWS = 2**22, (2**14, 2**17)  # of a coreset, at first
 PER_CLUSTER = 64  # rows of it for each cluster, or it is drawn again, larger
+MUCH = 0.1  # an error of a coreset that is worth a warning
 GAIN = 1e-4  # a pass that gains less is the last …
 PASSES = 30  # … and so is this one
 
@@ -93,6 +95,13 @@ def keep_core(model: Any, core: Core | None, n: int) -> tuple[str, ...]:
     if core is None:
         return ()
     model.coreset_size_, model.coreset_error_ = core
+    if abs(core.error) > MUCH:
+        warnings.warn(
+            f"the search saw a coreset of {core.size:,} of {n:,} rows, on which the squared error "
+            f"is {core.error:+.0%} off: the clusters are so small that hardly any of their rows "
+            "are in it. Use a larger penalty or fewer clusters, or load the rows: np.array(X).",
+            stacklevel=4,
+        )
     return (
         f"Searched on a coreset of {core.size:,} of {n:,} rows, then settled on all of them; the "
         f"squared error on the coreset was off by {core.error:+.1%}",
