@@ -48,17 +48,22 @@ def ours(k, init, passes):
     return KMeans(k, init=init, tol=0, max_iter=passes, n_jobs=1)
 
 
-def per_pass(fit):
-    """Seconds of one pass: long fits minus short ones."""
+def per_pass(fit, count=lambda: 0):
+    """Seconds, a model, what `count` counts in a pass: long fits minus short ones."""
+    marks = [count()]
     short, _ = timed(lambda: fit(2))
+    marks.append(count())
     long, model = timed(lambda: fit(2 + PASSES))
-    return (long - short) / PASSES, model
+    marks.append(count())
+    counted = (marks[2] - 2 * marks[1] + marks[0]) / PASSES
+    return (long - short) / PASSES, model, counted
 
 
 def main():
     parser = argparse.ArgumentParser()
     for name, value in (("rows", 400_000), ("columns", 32), ("clusters", 100)):
         parser.add_argument(f"--{name}", type=int, default=value)
+    parser.add_argument("--workers", type=int, help="only this number of workers")
     args = parser.parse_args()
     from distributed import Client, LocalCluster
 
@@ -67,10 +72,12 @@ def main():
     X = rows_of(n, d, k)
     init = X[np.linspace(0, n - 1, k).astype(int)].astype(np.float64)
     ours(k, init, 2).fit(X)  # compiled
-    one, model = per_pass(lambda m: ours(k, init, m).fit(X))
+    one, model, _ = per_pass(lambda m: ours(k, init, m).fit(X))
     print(f"{n:,} × {d} float32, k={k}; a pass in seconds")
     print(f"one machine, one thread: {one:.3f}")
     for workers, chunk in ((1, n // 16), (2, n // 16), (2, n // 4), (2, n // 256)):
+        if args.workers not in (None, workers):
+            continue
         with (
             LocalCluster(
                 n_workers=workers,
@@ -89,9 +96,7 @@ def measure(client, X, chunk, k, init, model):
 
     table = da.from_array(X, chunks=(chunk, -1)).persist()
     first, _ = timed(lambda: ours(k, init, 1).fit(table))  # the workers compile or load
-    start = received(client)
-    spread, other = per_pass(lambda m: ours(k, init, m).fit(table))
-    moved = (received(client) - start) / (4 + PASSES)
+    spread, other, moved = per_pass(lambda m: ours(k, init, m).fit(table), lambda: received(client))
     same = np.array_equal(model.cluster_centers_, other.cluster_centers_)
     print(
         f"{len(client.nthreads())} workers, chunks of {chunk:,}: {spread:.3f}, {moved / 2**20:.2f} "
@@ -102,7 +107,7 @@ def measure(client, X, chunk, k, init, model):
     except ImportError:
         return
     start32 = init.astype(np.float32)
-    theirs, _ = per_pass(lambda m: Other(k, init=start32, max_iter=m, tol=0).fit(table))
+    theirs, _, _ = per_pass(lambda m: Other(k, init=start32, max_iter=m, tol=0).fit(table))
     print(f"    dask-ml on the same: {theirs:.3f}")
 
 

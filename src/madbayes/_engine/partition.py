@@ -272,15 +272,20 @@ class Partition:
 
     def farthest(self, centers: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
         """The `count` rows that are farthest from the centres of their labels, and how far (d²)."""
-        d2 = np.empty(self.source.n)
 
-        def partial(cut: tuple[int, int]) -> None:
-            for a, b, block in self.source.blocks(*cut):
-                d2[a:b] = own_distances(block, self.weight[a:b], self.labels[a:b], centers)
+        def partial(cut: tuple[int, int]) -> tuple[np.ndarray, np.ndarray]:
+            parts = [
+                own_distances(block, self.weight[a:b], self.labels[a:b], centers)
+                for a, b, block in self.source.blocks(*cut)
+            ]
+            d2 = np.concatenate(parts)
+            rows = np.argsort(-d2, kind="stable")[:count]
+            return cut[0] + rows, d2[rows]
 
-        self.run(partial, segments(self.source.n, 1))
-        rows = np.argsort(-d2, kind="stable")[:count]
-        return rows, d2[rows]
+        parts = self.run(partial, segments(self.source.n, 1))
+        rows, d2 = (np.concatenate(column) for column in zip(*parts, strict=True))
+        first = np.argsort(-d2, kind="stable")[:count]
+        return rows[first], d2[first]
 
     def state(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, list[Tally]]:
         """Labels, bounds and sums, which a checkpoint keeps."""

@@ -17,21 +17,16 @@ from madbayes._engine.frame import NO_WEIGHT
 from madbayes._engine.lloyd import serial
 from madbayes._engine.rows import segments
 from madbayes._engine.threads import workers
-from madbayes.distributed.local import Share, weights_at
-from madbayes.distributed.table import SpreadTable, spread_table
+from madbayes.distributed import held as on_share
+from madbayes.distributed.input import spread_table
+from madbayes.distributed.local import Share
+from madbayes.distributed.table import SpreadTable
 from madbayes.distributed.tasks import fetch, keep, same, task
 from madbayes.features.allocation import Allocation
 from madbayes.features.bp_means import BPMeans
 from madbayes.features.kfeatures import KFeatures
 from madbayes.features.solve import Features, Method
 from madbayes.features.table import WIDE_ROWS, check_largest
-
-
-class Held(NamedTuple):
-    """What is remembered of the rows of a share."""
-
-    Z: np.ndarray
-    error: np.ndarray
 
 
 def fit_k_features(model: KFeatures, X: Any, y: Any = None, sample_weight: Any = None) -> Any:
@@ -84,10 +79,10 @@ def solve(model: Any, table: SpreadTable, method: Method, penalty: float, cap: i
     order = np.arange(K)
     if method.sorts:
         whole = zip(table.shares, best.assignments, strict=True)
-        counts = fetch([task(column_sums, *each) for each in whole])
+        counts = fetch([task(on_share.column_sums, *each) for each in whole])
         order = np.argsort(-np.sum(counts, axis=0), kind="stable")
     more = (cap if isinstance(model, KFeatures) else K) - K
-    parts = keep([task(columns, held, order, more) for held in best.assignments])
+    parts = keep([task(on_share.columns, held, order, more) for held in best.assignments])
     Z = lazy_columns(table, parts, K + more)
     components = np.pad(best.components[order], ((0, more), (0, 0)))
     found = Features(Z, components, best.objective, best.history, best.n_iter, best.converged)
@@ -155,7 +150,7 @@ class SpreadAllocation(Allocation):
         self.weight, self.n, self.d = NO_WEIGHT, table.n, table.d
         self.A = np.zeros((0, table.d))
         self.rss, self.S, self._T = np.inf, np.zeros((0, 0)), np.zeros((0, table.d))
-        self.Z = keep([task(nothing, share) for share in table.shares])
+        self.Z = keep([task(on_share.nothing, share) for share in table.shares])
         self._opens = True
         self.measure()
 
@@ -169,32 +164,34 @@ class SpreadAllocation(Allocation):
     def put(self, Z: Any, A: np.ndarray) -> None:
         """Features that no row has yet."""
         self.A = np.array(A, dtype=np.float64, order="C")
-        self.Z = keep([task(nothing, share, len(A)) for share in self.source.shares])  # type: ignore
+        self.Z = keep([task(on_share.nothing, share, len(A)) for share in self.source.shares])  # type: ignore
         self.measure()
 
     def _map(self, how: int) -> list[Any]:
         A = task(same, self.A)
         whole = zip(self.source.shares, self.Z, strict=True)  # type: ignore[attr-defined]
-        passed = keep([task(one_pass, *each, A, how) for each in whole])
-        self.Z = keep([task(first_of, each) for each in passed])
+        passed = keep([task(on_share.one_pass, *each, A, how) for each in whole])
+        self.Z = keep([task(on_share.first_of, each) for each in passed])
         return [
-            part for parts in fetch([task(second_of, each) for each in passed]) for part in parts
+            part
+            for parts in fetch([task(on_share.second_of, each) for each in passed])
+            for part in parts
         ]
 
     def _keep_columns(self, keep_: np.ndarray) -> None:
         order = np.flatnonzero(keep_)
-        self.Z = keep([task(with_columns, held, order) for held in self.Z])
+        self.Z = keep([task(on_share.with_columns, held, order) for held in self.Z])
 
     def everybody(self) -> Any:
-        return [task(ones, held) for held in self.Z]
+        return [task(on_share.ones, held) for held in self.Z]
 
     def nearer(self, a: np.ndarray) -> Any:
         A, seed = task(same, self.A), task(same, a)
         whole = zip(self.source.shares, self.Z, strict=True)  # type: ignore[attr-defined]
-        return [task(nearer_to, *each, A, seed) for each in whole]
+        return [task(on_share.nearer_to, *each, A, seed) for each in whole]
 
     def add(self, z: Any, a: np.ndarray) -> None:
-        self.Z = keep([task(with_more, *each) for each in zip(self.Z, z, strict=True)])
+        self.Z = keep([task(on_share.with_more, *each) for each in zip(self.Z, z, strict=True)])
         self.A = np.vstack([self.A, a])
 
     def residuals(self, rows: np.ndarray) -> np.ndarray:
@@ -202,14 +199,14 @@ class SpreadAllocation(Allocation):
         out = []
         for row in rows:
             s = next(s for s, (a, b) in enumerate(spans) if a <= row < b)
-            out.append(task(z_of, self.Z[s], int(row - spans[s][0])))
+            out.append(task(on_share.z_of, self.Z[s], int(row - spans[s][0])))
         return self.source.take(rows) - np.array(fetch(out), dtype=np.float64) @ self.A
 
     def draw(self, rng: np.random.RandomState, count: int) -> np.ndarray:
         """The sums pass from share to share, in the order of the rows."""
         totals: list[Any] = [0.0]
         for share, held in zip(self.source.shares, self.Z, strict=True):  # type: ignore
-            totals.append(task(add_errors, totals[-1], share, held))
+            totals.append(task(on_share.add_errors, totals[-1], share, held))
         reached = np.array([0.0, *fetch(totals[1:])])
         if not reached[-1] > 0:
             return np.zeros(0, dtype=np.intp)
@@ -217,7 +214,9 @@ class SpreadAllocation(Allocation):
         for at in rng.random_sample(count) * reached[-1]:
             s = min(int(np.searchsorted(reached[1:], at, side="right")), len(self.Z) - 1)
             share, start = self.source.shares[s], self.source.spans[s][0]  # type: ignore
-            found.append(start + fetch([task(place_of, reached[s], share, self.Z[s], at)])[0])
+            found.append(
+                start + fetch([task(on_share.place_of, reached[s], share, self.Z[s], at)])[0]
+            )
         return np.minimum(found, self.n - 1)
 
     def in_turn(self, rows_in_turn: Callable[..., int], penalty: float, cap: int) -> int:
@@ -229,14 +228,14 @@ class SpreadAllocation(Allocation):
             last, A = min(len(shares), first + window), task(same, self.A)
             tried = keep(
                 [
-                    task(try_rows, shares[s], self.Z[s], A, rows_in_turn, penalty, cap)
+                    task(on_share.try_rows, shares[s], self.Z[s], A, rows_in_turn, penalty, cap)
                     for s in range(first, last)
                 ]
             )
-            seen = fetch([task(second_of, each) for each in tried])
+            seen = fetch([task(on_share.second_of, each) for each in tried])
             right = next((s for s, (new, _) in enumerate(seen) if len(new)), len(seen) - 1)
             self.Z[first : first + right + 1] = keep(
-                [task(first_of, each) for each in tried[: right + 1]]
+                [task(on_share.first_of, each) for each in tried[: right + 1]]
             )
             changed += sum(flips for _, flips in seen[: right + 1])
             first, new = first + right + 1, seen[right][0]
@@ -244,97 +243,7 @@ class SpreadAllocation(Allocation):
             if len(new):
                 self._opens, self.A = True, np.vstack([self.A, new])
                 others = [s for s in range(len(shares)) if s != first - 1]
-                wider = keep([task(padded, self.Z[s], len(self.A)) for s in others])
+                wider = keep([task(on_share.padded, self.Z[s], len(self.A)) for s in others])
                 for s, held in zip(others, wider, strict=True):
                     self.Z[s] = held
         return changed
-
-
-def nothing(share: Share, K: int = 0) -> Held:
-    m = len(share.rows)
-    return Held(np.zeros((m, K), np.uint8), np.zeros(m))
-
-
-def opened(share: Share, held: Held, A: np.ndarray) -> Allocation:
-    """The share as an allocation of its own, in arrays that may be changed."""
-    state = Allocation.__new__(Allocation)
-    state.source, state.run, state.cuts = share.source, serial, share.cuts
-    state.weight = share.weight
-    state.n, state.d = share.rows.shape
-    state.Z, state.A, state.error = held.Z.copy(), A, held.error.copy()
-    return state
-
-
-def one_pass(share: Share, held: Held, A: np.ndarray, how: int) -> tuple[Held, list[Any]]:
-    with workers(1):
-        state = opened(share, held, A)
-        parts = state._map(how)
-    return Held(state.Z, state.error), parts
-
-
-def try_rows(
-    share: Share,
-    held: Held,
-    A: np.ndarray,
-    rows_in_turn: Callable[..., int],
-    penalty: float,
-    cap: int,
-) -> tuple[Held, tuple[np.ndarray, int]]:
-    with workers(1):
-        state = opened(share, held, A)
-        flips = rows_in_turn(state, penalty, cap)
-    return Held(state.Z, held.error), (state.A[len(A) :], flips)
-
-
-def first_of(pair: tuple) -> Any:
-    return pair[0]
-
-
-def second_of(pair: tuple) -> Any:
-    return pair[1]
-
-
-def ones(held: Held) -> np.ndarray:
-    return np.ones(len(held.Z), np.uint8)
-
-
-def nearer_to(share: Share, held: Held, A: np.ndarray, a: np.ndarray) -> np.ndarray:
-    return opened(share, held, A).nearer(a)
-
-
-def with_more(held: Held, z: np.ndarray) -> Held:
-    return Held(np.column_stack([held.Z, z.astype(np.uint8)]), held.error)
-
-
-def with_columns(held: Held, order: np.ndarray) -> Held:
-    return Held(np.ascontiguousarray(held.Z[:, order]), held.error)
-
-
-def padded(held: Held, K: int) -> Held:
-    more = np.zeros((len(held.Z), K - held.Z.shape[1]), np.uint8)
-    return Held(np.column_stack([held.Z, more]), held.error)
-
-
-def columns(held: Held, order: np.ndarray, more: int) -> np.ndarray:
-    return padded(with_columns(held, order), len(order) + more).Z
-
-
-def column_sums(share: Share, held: Held) -> np.ndarray:
-    return held.Z.T @ weights_at(share, np.arange(len(share.rows)))
-
-
-def z_of(held: Held, row: int) -> np.ndarray:
-    return held.Z[row]
-
-
-def errors(share: Share, held: Held) -> np.ndarray:
-    return held.error * share.weight if share.weight.shape[0] else held.error
-
-
-def add_errors(total: float, share: Share, held: Held) -> float:
-    return float(np.cumsum(np.r_[total, errors(share, held)])[-1])
-
-
-def place_of(total: float, share: Share, held: Held, at: float) -> int:
-    reached = np.cumsum(np.r_[total, errors(share, held)])[1:]
-    return min(int(np.searchsorted(reached, at, side="right")), len(reached) - 1)
