@@ -18,7 +18,7 @@ from madbayes._kernels.valleys import valley
 from madbayes.graph import neighbors
 from madbayes.graph.linking import neighbour_graph
 from madbayes.graph.neighbors import Neighbours, of_distances
-from madbayes.graph.valleys import LEVEL, beyond_chance
+from madbayes.graph.valleys import LEVEL, depth
 
 
 @parametrize_with_checks([NeighborCut(), NeighborCut(5, metric="cosine", resolution=0.4)])
@@ -92,13 +92,16 @@ def test_depth_is_the_plain_loop(seed):
     r = np.random.default_rng(seed)
     X = np.vstack([r.normal(size=(25, 2)), r.normal(size=(20, 2)) + np.array([seed, 0])])
     A = neighbour_graph(brute(X, X, 6, True)[1], "jaccard")
+    uneven = r.uniform(1, 2, size=A.shape)  # no two nodes are linked to the others in the same way
+    A = sp.csr_array(A.multiply(uneven + uneven.T))
+    A.sort_indices()
     weights = np.exp(r.normal(size=45))
     flow = sp.csr_array(A.multiply(weights[:, None]).multiply(weights[None]))
     flow.sort_indices()
     one, other = np.arange(25), np.arange(25, 45)
     where = np.full(45, -1)
     given = A.indptr, A.indices, A.data, flow.data, one, other, where, 99, 15, 0.9
-    found = beyond_chance(*valley(*given), n=45, unit=0.5)
+    found = depth(*valley(*given), n=45, unit=0.5)
     assert (where == -1).all()
     # `valley` takes the nodes from the border outwards: only ties of levels could tell
     dense = A.toarray(), flow.toarray()

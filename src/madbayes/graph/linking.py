@@ -19,11 +19,12 @@ class Linked(NamedTuple):
 
 
 def neighbour_graph(index: np.ndarray, weights: str) -> sp.csr_array:
-    """Rows linked when one is a neighbour of the other; weight 1, or the share of neighbours."""
+    """Rows linked when one is a neighbour of the other. "uniform": weight 1 where both are, else 1/2;
+    "jaccard": the share of neighbours that they have in common."""
     n, k = index.shape
     ends = np.sort(index, axis=1).ravel()
     A = sp.csr_array((np.ones(n * k), ends, np.arange(n + 1) * k), (n, n))
-    A = sp.csr_array(A.maximum(A.T))
+    A = sp.csr_array((A + A.T) / 2)
     A.sort_indices()
     if weights == "jaccard":
         A.data = np.empty(A.nnz)

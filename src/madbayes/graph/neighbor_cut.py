@@ -92,7 +92,8 @@ class NeighborCut(SaveMixin, ClusterMixin, BaseEstimator):
         `sklearn.neighbors.KNeighborsTransformer`. "connectivities": X is a symmetric graph with
         weights, higher for nearer rows, such as ``adata.obsp["connectivities"]`` of scanpy.
     weights : {"uniform", "jaccard"}, default="uniform"
-        What a link weighs: 1, or the share of neighbours that its two rows have in common.
+        What a link weighs: 1 where each of its two rows is a neighbour of the other and 1/2 where
+        only one is; or the share of neighbours that the two have in common.
     resolution : float or "auto", default="auto"
         A number cuts the graph at this resolution (see `GraphCut`) and joins nothing.
     n_clusters_hint : int, optional
@@ -118,7 +119,7 @@ class NeighborCut(SaveMixin, ClusterMixin, BaseEstimator):
         The share of the rows of its cluster that lie nearer to their neighbours than this one.
     evidence_ : penalties.Choice
         With ``resolution="auto"``: how sure the number is, and what else it could be. Its score is
-        exp(z), by how many standard errors z the shallowest valley is deeper than chance makes it.
+        exp(z), where the shallowest valley is z standard errors deep.
     path_ : penalties.Staircase
         With ``resolution="auto"``: clusters against that score; `path_.plot()` draws it.
     graph_ : CSR array of shape (n_rows, n_rows)
