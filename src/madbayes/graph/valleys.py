@@ -88,8 +88,10 @@ def join(
 
     def measure(one: np.ndarray, other: np.ndarray) -> tuple[float, float]:
         few, many = (one, other) if one.size <= other.size else (other, one)
-        found = valley(indptr, indices, walk, flow, few, many, where, LIMIT, STEPS, HEIGHT)
-        return depth(*found, labels.size, unit)
+        middle, side, links, rows = valley(
+            indptr, indices, walk, flow, few, many, where, LIMIT, STEPS, HEIGHT
+        )
+        return depth(middle, side, links, rows, labels.size, unit)
 
     return shallowest_first(indptr, indices, labels, measure)
 
