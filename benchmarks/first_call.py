@@ -72,7 +72,8 @@ class Shares:
                 spent = time.thread_time() - begin
                 function = event.data["dispatcher"].py_func
                 home = function.__module__.replace("madbayes._kernels.", "")
-                entry = seen[f"{home}.{function.__name__}" if "numba" not in home else "(numpy)"]
+                home = "numba" if home.startswith("numba") else home
+                entry = seen[f"{home}.{function.__qualname__.split('.')[0]}"]
                 entry[0] += 1
                 entry[1] += spent - inside
                 if stack:

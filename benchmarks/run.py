@@ -7,6 +7,7 @@ python benchmarks/run.py --quick          small sizes; prints the tables and wri
 
 import argparse
 
+import anytime
 import cosine
 import dp_means
 import ellipses
@@ -26,6 +27,7 @@ from common import machine, say, write_section
 SCRIPTS = {
     "kmeans": kmeans,
     "fixed_k": fixed_k,
+    "anytime": anytime,
     "dp_means": dp_means,
     "how_many": how_many,
     "features": features,

@@ -196,7 +196,7 @@ from reference.dp_means import dp_means
 from reference.kmeans import kmeans
 warnings.simplefilter("ignore")
 r = np.random.default_rng(0)
-for d in (2, 8):
+for d, partition_module.SMALL in ((2, 0), (8, 0), (3, 2**22)):
     X = np.repeat(r.normal(size=(3, d)) * 6, 8, axis=0) + r.normal(size=(24, d))
     X[:4] = np.round(X[:4])
     model = KMeans(3, init=X[[0, 1, 20]], tol=0, n_jobs=1).fit(X)
@@ -274,6 +274,7 @@ class Guarded:
 @pytest.mark.parametrize("n", [1, 31, 33, 127, 129, 511, 513, 1025, 2049])
 def test_kernels_stay_within_their_buffers(n, monkeypatch):
     # Around the edges of tiles (512 rows, 256 columns), hard rows (32), groups (20) and lanes (16).
+    monkeypatch.setattr(partition_module, "SMALL", 0)
     guarded = Guarded()
     for name in ("make_scratch", "make_direct_scratch"):
         make = getattr(partition_module, name)
@@ -298,6 +299,35 @@ def test_kernels_stay_within_their_buffers(n, monkeypatch):
     guarded.check()
 
 
+@pytest.mark.parametrize("d", [1, 3, 6, 7, 40])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_small_problems_have_the_labels_of_large_ones(d, dtype, monkeypatch):
+    r = np.random.default_rng(d)
+    X = np.round(3 * r.normal(size=(3000, d)), 1).astype(dtype)  # ties
+    weight = r.integers(0, 3, len(X)).astype(float)
+    found = []
+    for small in (0, 10**9):
+        monkeypatch.setattr(partition_module, "SMALL", small)
+        centers = X[:50].astype(np.float64)
+        with workers(2) as run:
+            partition = Partition(Rows(X), weight, run)
+            for _ in range(4):
+                moved = partition.assign(centers, 2.0 * d)
+                far = partition.far_rows(0, len(X))
+                upper, lower = partition.squared_bounds()
+                found.append((partition.labels.copy(), far, moved, centers, partition.sse))
+                d2 = np.sort(((X[:, None].astype(float) - centers) ** 2).sum(axis=2), axis=1)
+                assert (upper >= d2[:, 0] * (1 - 1e-12)).all()
+                assert (lower <= d2[:, 1] * (1 + 1e-12)).all()
+                centers = partition.means(centers)
+    for (labels, far, moved, centers, sse), plain in zip(found[:4], found[4:], strict=True):
+        np.testing.assert_array_equal(plain[0], labels)
+        np.testing.assert_array_equal(plain[1], far)
+        assert plain[2] == moved
+        np.testing.assert_allclose(plain[3], centers, rtol=1e-14, atol=1e-14)
+        assert plain[4] == pytest.approx(sse)
+
+
 @pytest.mark.parametrize("together", [False, True])
 def test_centres_that_wander_and_groups_without_centres(together, monkeypatch):
     # Several groups of centres, several products; `together`: half of the centres, and all heads of
@@ -310,7 +340,8 @@ def test_centres_that_wander_and_groups_without_centres(together, monkeypatch):
         scratch.place.fill(0)
         return scratch
 
-    monkeypatch.setattr("madbayes._engine.partition.make_scratch", poisoned)
+    monkeypatch.setattr(partition_module, "make_scratch", poisoned)
+    monkeypatch.setattr(partition_module, "SMALL", 0)
     r = np.random.default_rng(0)
     X = r.normal(size=(1500, 12)).astype(np.float32)
     centers = r.normal(size=(600, 12))

@@ -10,9 +10,18 @@ from sklearn.cluster import KMeans as SklearnKMeans
 from sklearn.exceptions import ConvergenceWarning
 
 from madbayes import KMeans
+from madbayes._engine import partition as partition_module
 from madbayes._engine.partition import Partition
 from madbayes._engine.rows import Rows
 from madbayes._engine.threads import workers
+
+
+@pytest.fixture(autouse=True, scope="module")
+def as_if_large():
+    """Bounds and matrix products, although the tables are small."""
+    usual, partition_module.SMALL = partition_module.SMALL, 0
+    yield
+    partition_module.SMALL = usual
 
 
 def blobs(n, d, k, seed, spread=4.0):

@@ -13,7 +13,7 @@ from sklearn.base import BaseEstimator, clone
 from sklearn.exceptions import InconsistentVersionWarning
 
 import madbayes
-from madbayes._estimators import saving
+from madbayes._estimators import container
 from madbayes._estimators.prepared import Column, Prepared
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -187,13 +187,13 @@ def test_foreign_files_are_refused(tmp_path, capsys):
 def forged(path, members, compression=zipfile.ZIP_STORED):
     """A file with a right checksum, made by somebody who knows the format."""
     with zipfile.ZipFile(path, "w", compression) as archive:
-        archive.comment = bytes(saving.COMMENT)
+        archive.comment = bytes(container.COMMENT)
         for name, content in members:
             archive.writestr(name, content)
     with path.open("r+b") as stream:
         size = path.stat().st_size
-        digest = saving._digest(stream, size - saving.COMMENT)
-        stream.seek(size - saving.COMMENT)
+        digest = container._digest(stream, size - container.COMMENT)
+        stream.seek(size - container.COMMENT)
         stream.write(digest)
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from madbayes import cluster, features, gibbs, graph, multi, penalties, plots
+    from madbayes._engine.sources import blocks
     from madbayes._estimators.saving import load
     from madbayes.cluster import (
         CollapsedDPMeans,
@@ -50,6 +51,7 @@ __all__ = [
     "OnlineKMeans",
     "SpectralDPMeans",
     "StepwiseKFeatures",
+    "blocks",
     "cluster",
     "features",
     "gibbs",
@@ -83,6 +85,7 @@ _HOME = {
     "IBPGibbs": "gibbs",
     "KernelHardHDP": "multi",
     "StepwiseKFeatures": "features",
+    "blocks": "_engine.sources",
     "load": "_estimators.saving",
     "report": "reports",
     "show_progress": "progress",

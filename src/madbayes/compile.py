@@ -15,7 +15,8 @@ from multiprocessing import get_context
 
 import numpy as np
 
-WIDE = 24  # columns from which rows are compared by matrix products
+WIDE = 24  # columns that are compared by matrix products, if there are enough rows
+LARGE = 24_000  # rows that are too many to compare each with all of 64 centres
 
 
 def rows(n: int, d: int) -> np.ndarray:
@@ -32,6 +33,8 @@ def tasks() -> list[tuple[str, dict[str, object], str]]:
     plain += ["StepwiseKFeatures", "CollapsedBPMeans", "DPMixtureGibbs", "IBPGibbs"]
     found: list[tuple[str, dict[str, object], str]] = []
     found += [(name, {}, kind) for name in wide for kind in ("narrow", "wide", "single")]
+    large = ("narrow large", "wide large", "narrow large single", "wide large single")
+    found += [("KMeans", {"n_clusters": 64, "n_init": 1}, kind) for kind in large]
     found += [(name, {}, "narrow") for name in plain]
     found += [(name, {"algorithm": "paper"}, "narrow") for name in ("DPMeans", "HardHDP")]
     return [*found, ("GraphCut", {}, "graph")]
@@ -42,8 +45,8 @@ def compile_one(task: tuple[str, dict[str, object], str]) -> str:
     import madbayes
 
     name, parameters, kind = task
-    X = rows(60, WIDE if kind == "wide" else 3)
-    if kind == "single":
+    X = rows(LARGE if "large" in kind else 60, WIDE if "wide" in kind else 3)
+    if "single" in kind:
         X = X.astype(np.float32)
     if kind == "graph":
         X = (((X[:, None] - X) ** 2).sum(axis=2) < 9) * 1.0

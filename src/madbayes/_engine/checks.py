@@ -12,6 +12,8 @@ import scipy.sparse as sp
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_array, validate_data
 
+from madbayes._engine.blocks import READERS, Blocks
+
 # Kept as they are and converted block by block; everything else becomes float64.
 DTYPES = [np.float64, np.float32, np.float16, np.uint8, np.int8, np.uint16, np.int16]
 
@@ -20,14 +22,59 @@ DENSE_VALUES = 2**28  # a CSR matrix up to this size may be made dense
 
 
 def check_rows(estimator: BaseEstimator, X: Any, *, reset: bool = True) -> Any:
-    """X as a 2-d array or CSR matrix of finite numbers, copied only where it has to be."""
+    """X as a 2-d array or CSR matrix of finite numbers, copied only where it has to be.
+
+    A table in blocks (`madbayes.blocks`) is for estimators with `_reads_blocks` only.
+    """
+    if is_spread(X):
+        raise TypeError(
+            f"X is a Dask {type(X).__name__}, and {type(estimator).__name__} needs the rows in "
+            "this process: X.compute() brings them here. KMeans, DPMeans, HardHDP, KFeatures and "
+            "BPMeans take Dask tables."
+        )
+    if isinstance(X, Blocks):
+        return check_blocks(estimator, X, reset)
     X = without_arrow(X)
     return canonical(validate_data(estimator, X, reset=reset, accept_sparse="csr", dtype=DTYPES))
 
 
+def is_spread(X: Any) -> bool:
+    """Whether X is a table of Dask, whose rows are elsewhere."""
+    return type(X).__module__.partition(".")[0] in ("dask", "dask_expr")
+
+
 def check_table(X: Any) -> Any:
     """The same for functions that are not estimators."""
+    if isinstance(X, Blocks):
+        return X.check()
     return canonical(check_array(without_arrow(X), accept_sparse="csr", dtype=DTYPES))
+
+
+def check_blocks(estimator: Any, X: Blocks, reset: bool) -> Any:
+    """Such a table, if the estimator reads blocks; the names of its columns are kept."""
+    if not getattr(estimator, "_reads_blocks", False):
+        raise TypeError(
+            f"{type(estimator).__name__} needs the rows in memory, and X is a table in blocks. "
+            f"{READERS}; X[rows] is an array of some rows."
+        )
+    rows = X.check()
+    names = None if X.names is None else np.array(X.names, dtype=object)
+    before = getattr(estimator, "feature_names_in_", None)
+    if reset:
+        vars(estimator).pop("feature_names_in_", None)
+        estimator.n_features_in_ = X.shape[1]
+        if names is not None:
+            estimator.feature_names_in_ = names
+    elif X.shape[1] != estimator.n_features_in_:
+        raise ValueError(
+            f"X has {X.shape[1]} features, but {type(estimator).__name__} is expecting "
+            f"{estimator.n_features_in_} features as input."
+        )
+    elif names is not None and before is not None and list(names) != list(before):
+        raise ValueError(
+            f"X has the columns {list(names)[:8]}, and the model was fitted on {list(before)[:8]}."
+        )
+    return rows
 
 
 def without_arrow(X: Any) -> Any:
@@ -92,8 +139,13 @@ def check_weight(sample_weight: Any, n: int) -> np.ndarray | None:
     return weight
 
 
-def weight_of_directions(X: Any, weight: np.ndarray | None, *, quiet: bool = False) -> Any:
-    """For metric="cosine": rows of zeros have no direction, so their weight becomes 0."""
+def weight_of_directions(
+    X: Any, weight: np.ndarray | None, *, quiet: bool = False, up: int = 0
+) -> Any:
+    """For metric="cosine": rows of zeros have no direction, so their weight becomes 0.
+
+    `up`: so many calls between the user's and this one are not `fit` itself.
+    """
     if sp.issparse(X):
         zero = abs(X).max(axis=1).toarray().ravel() == 0
     else:
@@ -109,7 +161,7 @@ def weight_of_directions(X: Any, weight: np.ndarray | None, *, quiet: bool = Fal
         warnings.warn(
             f"{int(zero.sum())} rows of X are all zeros (the first is row {int(np.argmax(zero))}): "
             "they have no direction, so they are left out of the fit and get the label 0.",
-            stacklevel=3,
+            stacklevel=3 + up,
         )
     weight = np.where(zero, 0.0, 1.0 if weight is None else weight)
     if weight.max() == 0:

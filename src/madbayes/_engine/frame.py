@@ -33,17 +33,26 @@ def measure(source: Rows, weight: np.ndarray | None, run: Run) -> Frame:
     first = int(np.argmax(weight > 0)) if weight.shape[0] else 0  # a row that counts
     origin = source.take(np.array([first]))[0]
 
-    def partial(segment: tuple[int, int]) -> tuple[np.ndarray, float, float]:
-        sums, total, largest = np.zeros(source.d), 0.0, 0.0
-        for a, b, block in source.blocks(*segment):
-            w, top = moments(block, weight[a:b], origin, sums)
-            total, largest = total + w, max(largest, top)
-        return sums, total, largest
+    parts = run(lambda cut: add_up(source, weight, origin, cut), segments(source.n, 1))
+    return make_frame(origin, parts)
 
-    parts = run(partial, segments(source.n, 1))
+
+def add_up(
+    source: Rows, weight: np.ndarray, origin: np.ndarray, cut: tuple[int, int]
+) -> tuple[np.ndarray, float, float]:
+    """The sum of the rows of a segment about `origin`, their weight, the largest difference."""
+    sums, total, largest = np.zeros(source.d), 0.0, 0.0
+    for a, b, block in source.blocks(*cut):
+        w, top = moments(block, weight[a:b], origin, sums)
+        total, largest = total + w, max(largest, top)
+    return sums, total, largest
+
+
+def make_frame(origin: np.ndarray, parts: list[tuple[np.ndarray, float, float]]) -> Frame:
+    """What the segments add up to."""
     total = float(sum(part[1] for part in parts))
     largest = float(max(part[2] for part in parts))
-    check_spread(largest, total, source.d)
+    check_spread(largest, total, origin.size)
     mean = origin + sum(part[0] for part in parts) / total
     with np.errstate(over="ignore"):
         farthest = np.abs(origin).max() + largest
@@ -57,7 +66,11 @@ def measure(source: Rows, weight: np.ndarray | None, run: Run) -> Frame:
 
 def measure_to_fit(source: Rows, weight: np.ndarray | None, run: Run) -> Frame:
     """The same for rows from which centres are to be found: they must not be too close together."""
-    frame = measure(source, weight, run)
+    return check_closeness(measure(source, weight, run))
+
+
+def check_closeness(frame: Frame) -> Frame:
+    """Rows that are not the same must differ by more than float64 can square."""
     if frame.scale > 1e151:
         raise ValueError(
             f"X spreads over only {1 / frame.scale:.3g}: squared distances would underflow "

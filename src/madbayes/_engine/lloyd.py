@@ -38,12 +38,18 @@ def lloyd_passes(
     run: Run = serial,
     unit: bool = False,
     frame: Frame | None = None,
+    gain: float = 0.0,
 ) -> tuple[np.ndarray, np.ndarray, float]:
-    """At most so many passes; clusters without rows are dropped. Labels, centres, squared error."""
+    """At most so many passes; clusters without rows are dropped. Labels, centres, squared error.
+
+    It ends too when a pass lowers the error by less than a share `gain` of it.
+    """
     partition = Partition(Rows(X), weight, run, frame, unit=unit)
+    before = np.inf
     for _ in range(passes):
-        if partition.assign(centers) == 0:
+        if partition.assign(centers) == 0 or before - partition.sse < gain * partition.sse:
             break
+        before = partition.sse
         centers = partition.means(centers)
         filled = partition.counts() > 0
         if not filled.all():

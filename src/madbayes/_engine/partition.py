@@ -16,15 +16,19 @@ import numpy as np
 from madbayes._engine.centers import make_direct_scratch, make_groups, make_scratch, prepare
 from madbayes._engine.frame import NO_WEIGHT, Frame, check_reach, measure
 from madbayes._engine.rows import DIRECT_COLUMNS, Rows, segments
+from madbayes._engine.seeding import spread_rows
+from madbayes._engine.segment import half_gaps, open_by_rule, own_distances, scatter
 from madbayes._engine.tallies import Tallies
 from madbayes._engine.threads import Run
 from madbayes._kernels.bounds import Centers, RowState, Tally
 from madbayes._kernels.direct import assign_direct
+from madbayes._kernels.plain import assign_plain
 from madbayes._kernels.products import assign_products
-from madbayes._kernels.rows import distances_to, offer, open_clusters, squared_error
+from madbayes._kernels.rows import offer, squared_error
 from madbayes._kernels.sparse import assign_sparse
 
 NO_FLAGS = np.empty(0, dtype=np.uint8)
+SMALL = 2**22  # rows × centres × columns up to which every row is compared with every centre
 
 
 class Partition:
@@ -71,12 +75,26 @@ class Partition:
         With a penalty, `far_rows` tells afterwards where weight * squared distance exceeds it.
         """
         first, last = rows or (0, self.source.n)
-        k = centers.shape[0]
-        self._tallies.make_room(k, self.labels)
+        self._make_room(centers.shape[0])
         check_reach(centers, self.frame, self.source.d)
         fresh = self._bounds_for is None or self._bounds_for.shape != centers.shape
         if fresh:
             self._make_bounds(centers)
+        stats = self._assign_segments(centers, penalty, first, last, fresh)
+        if not fresh or (first, last) == (0, self.source.n):
+            self._bounds_for = np.ascontiguousarray(centers, dtype=np.float64)
+        self._add_sse(stats[0])
+        # Where the float32 product cannot tell most rows apart, do not try it again.
+        self._use32 = self._use32 and stats[3] <= 0.3 * (last - first)
+        return int(stats[1])
+
+    def _assign_segments(
+        self, centers: np.ndarray, penalty: float | None, first: int, last: int, fresh: bool
+    ) -> np.ndarray:
+        """The statistics of all segments together."""
+        k = centers.shape[0]
+        if self._lower.shape[1] != self._n_groups:
+            self._lower = np.empty((self.source.n, self._n_groups), dtype=np.float32)
         if penalty is not None and self._far.shape[0] == 0:
             self._far = np.zeros(self.source.n, dtype=np.uint8)
         view = prepare(
@@ -101,13 +119,7 @@ class Partition:
                 self._assign_range(a, b, view, tally, penalty, fresh, local, transposed)
             return tally.stats
 
-        stats = np.sum(self._tallies.map(partial), axis=0)
-        if not fresh or (first, last) == (0, self.source.n):
-            self._bounds_for = view.exact
-        self._add_sse(stats[0])
-        # Where the float32 product cannot tell most rows apart, do not try it again.
-        self._use32 = self._use32 and stats[3] <= 0.3 * (last - first)
-        return int(stats[1])
+        return np.sum(self._tallies.map(partial), axis=0)
 
     def _assign_range(
         self,
@@ -125,6 +137,11 @@ class Partition:
             X = self.source.X
             rows = self._rows(first, last, penalty is not None)
             assign_sparse(X.data, X.indices, X.indptr, first, view, transposed, rows, tally, limit)
+            return
+        if self._is_small(len(view.exact)):
+            for a, b, block in self.source.blocks(first, last):
+                rows = self._rows(a, b, penalty is not None)
+                assign_plain(block, view.exact, view.scale, rows, tally, limit)
             return
         if not hasattr(local, "scratch"):
             k, d = view.exact.shape
@@ -147,15 +164,19 @@ class Partition:
             self._far[a:b] if flags else NO_FLAGS,
         )
 
+    def _is_small(self, k: int) -> bool:
+        return not self.source.sparse and self.source.n * self.source.d * k <= SMALL
+
     def _make_bounds(self, centers: np.ndarray) -> None:
         k = centers.shape[0]
         if self._group.shape[0] != k:
-            if self._direct or self.source.sparse:
+            if self._direct or self.source.sparse or self._is_small(k):
                 self._group, self._n_groups = np.zeros(k, dtype=np.int32), 1
             else:
                 self._group, self._n_groups = make_groups((centers - self.offset) * self.scale)
-        if self._lower.shape[1] != self._n_groups:
-            self._lower = np.empty((self.source.n, self._n_groups), dtype=np.float32)
+
+    def _make_room(self, k: int) -> None:
+        self._tallies.make_room(k, self.labels)
 
     def squared_bounds(self) -> tuple[np.ndarray, np.ndarray]:
         """Squared distance to the own centre (at most) and to any other one (at least)."""
@@ -186,14 +207,32 @@ class Partition:
             new[filled] = sums[filled] / weight[filled, None]
             step2 = ((new[filled] - centers[filled]) ** 2).sum(axis=1)
             self._add_sse(-float(weight[filled] @ step2))
-        if self.sse < 1e-5 * self._sse_peak and self.labels.min() >= 0:
+        if self.sse < 1e-5 * self._sse_peak and self._all_assigned():
             self.measure_sse(new)  # most of the digits have cancelled
         return new
+
+    def _all_assigned(self) -> bool:
+        return bool(self.labels.min() >= 0)
 
     def middle(self) -> np.ndarray:
         """The centre of all rows, (1, d)."""
         mean = self.frame.mean[None, :]
         return directions(mean) if self.unit and mean.any() else mean
+
+    def mean_variance(self) -> float:
+        """The mean over the columns of the variance of the rows."""
+        mean = self.frame.mean[None, :]
+        parts = self.run(
+            lambda cut: scatter(self.source, self.weight, mean, cut), segments(self.source.n, 1)
+        )
+        return sum(parts) / (self.frame.total_weight * self.source.d)
+
+    def spread(self, k: int) -> tuple[Rows, np.ndarray]:
+        """The rows among which k first centres are looked for, and their weights."""
+        rows = spread_rows(self.source.n, k)
+        if rows is None:
+            return self.source, self.weight
+        return Rows(self.source.take(rows)), self.weight[rows] if self.weight.size else NO_WEIGHT
 
     def _add_sse(self, change: float) -> None:
         self.sse = max(self.sse + change, 0.0)
@@ -224,12 +263,39 @@ class Partition:
         self.sse = self._sse_peak = float(sum(self.run(partial, segments(self.source.n, 1))))
         return self.sse
 
-    def move(self, row: int, to: int, gain: float) -> None:
-        """Put one row into cluster `to`; `gain` is how much that lowers the error."""
+    def move(self, row: int, to: int, d2: float) -> None:
+        """Put one row, d² from its centre, into cluster `to`, whose centre is at its place."""
         self._tallies.move(row, self.labels[row], to)
         self.labels[row] = to
-        self._add_sse(-gain)
+        self._add_sse(-(self.weight[row] if self.weight.shape[0] else 1.0) * d2)
         self._bounds_for = None
+
+    def farthest(self, centers: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
+        """The `count` rows that are farthest from the centres of their labels, and how far (d²)."""
+        d2 = np.empty(self.source.n)
+
+        def partial(cut: tuple[int, int]) -> None:
+            for a, b, block in self.source.blocks(*cut):
+                d2[a:b] = own_distances(block, self.weight[a:b], self.labels[a:b], centers)
+
+        self.run(partial, segments(self.source.n, 1))
+        rows = np.argsort(-d2, kind="stable")[:count]
+        return rows, d2[rows]
+
+    def state(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, list[Tally]]:
+        """Labels, bounds and sums, which a checkpoint keeps."""
+        return self.labels, self._upper, self._lower, self._tallies.parts
+
+    def set_state(
+        self, labels: np.ndarray, upper: np.ndarray, lower: np.ndarray, parts: list[Tally]
+    ) -> None:
+        """Go on from there."""
+        self.labels, self._upper, self._lower = labels, upper, lower
+        self._tallies.put(parts)
+
+    def relabel(self, new_label: np.ndarray) -> None:
+        """Give the clusters other numbers; nothing is assigned after that."""
+        self.labels = new_label.astype(np.int32)[self.labels]
 
     def drop(self, keep: np.ndarray) -> None:
         """Forget the (empty) clusters that are not in the mask `keep`; labels move up."""
@@ -243,47 +309,62 @@ class Partition:
 
     # Openings (KJ Algorithm 1)
 
-    def far_rows(self, first: int, last: int) -> np.ndarray:
-        """Rows that the last `assign` with a penalty found too far from every centre."""
-        return first + np.flatnonzero(self._far[first:last])
+    def far_rows(self, first: int, last: int, most: int) -> np.ndarray:
+        """Rows that the last `assign` with a penalty found too far from every centre.
+
+        Only the first `most` of them are asked for.
+        """
+        return first + np.flatnonzero(self._far[first:last])[:most]
 
     def open_clusters(
         self, centers: np.ndarray, far: np.ndarray, penalty: float, limit: int
     ) -> np.ndarray:
         """Which of the rows `far` (in order) open a cluster by the serial rule; at most `limit`."""
-        X = self.source.take(far)
         weight = self.weight[far] if self.weight.shape[0] else np.ones(far.size)
-        opened = np.empty(min(limit, far.size), dtype=np.int64)
-        exact = np.ascontiguousarray(centers)
-        m = open_clusters(X, weight, self.labels[far], exact, penalty, limit, opened)
-        return far[opened[:m]]
+        X, labels = self.source.take(far), self.labels[far]
+        return far[open_by_rule(X, weight, labels, centers, penalty, limit)]
 
     def offer(self, centers: np.ndarray, opened_at: np.ndarray, last: int) -> np.ndarray:
         """Rows up to `last` may move to clusters that rows `opened_at` opened before them.
 
         Returns the centres with the new ones behind them.
         """
-        k_old = centers.shape[0]
-        new = self.source.take(opened_at)
+        new = self._take_opened(opened_at)
         exact = np.ascontiguousarray(centers)
-        self._tallies.make_room(k_old + new.shape[0], self.labels)
-        gap = np.empty((new.shape[0], k_old))
-        distances_to(exact, new, gap)
-        half_gap = 0.5 * self.scale * np.sqrt(np.ascontiguousarray(gap.T))
+        self._make_room(exact.shape[0] + new.shape[0])
+        self._add_sse(self._offer_segments(exact, new, opened_at, last)[0])
+        self._bounds_for = None
+        return np.vstack([centers, new])
+
+    def _take_opened(self, rows: np.ndarray) -> np.ndarray:
+        return self.source.take(rows)
+
+    def _offer_segments(
+        self, exact: np.ndarray, new: np.ndarray, opened_at: np.ndarray, last: int
+    ) -> np.ndarray:
+        half_gap = half_gaps(exact, new, self.scale)
 
         def partial(a: int, b: int, tally: Tally) -> np.ndarray:
             tally.stats[:] = 0.0
-            a, b = max(a, int(opened_at[0])), min(b, last)
-            for first, end, block in self.source.blocks(a, b) if a < b else ():
-                rows = self._rows(first, end, False)
-                scale = self.scale
-                offer(block, first, new, opened_at, half_gap, exact, scale, k_old, rows, tally)
+            self._offer_range(a, min(b, last), new, opened_at, half_gap, exact, tally)
             return tally.stats
 
-        stats = np.sum(self._tallies.map(partial), axis=0)
-        self._add_sse(stats[0])
-        self._bounds_for = None
-        return np.vstack([centers, new])
+        return np.sum(self._tallies.map(partial), axis=0)
+
+    def _offer_range(
+        self,
+        a: int,
+        b: int,
+        new: np.ndarray,
+        opened_at: np.ndarray,
+        half_gap: np.ndarray,
+        exact: np.ndarray,
+        tally: Tally,
+    ) -> None:
+        a, k_old, scale = max(a, int(opened_at[0])), exact.shape[0], self.scale
+        for first, end, block in self.source.blocks(a, b) if a < b else ():
+            rows = self._rows(first, end, False)
+            offer(block, first, new, opened_at, half_gap, exact, scale, k_old, rows, tally)
 
 
 def directions(sums: np.ndarray) -> np.ndarray:

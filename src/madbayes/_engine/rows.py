@@ -2,7 +2,9 @@
 
 A kernel sees a C-contiguous, read-only block of float32 or float64. Arrays that already look like
 that (memory-mapped ones too) are handed out as views; anything else (Fortran order, strides, small
-integers, CSR, a permutation of the rows) is copied block by block, never as a whole.
+integers, CSR, a permutation of the rows, files) is copied block by block, never as a whole. Where
+blocks end depends on the number of columns alone, so that sums over them are the same to the bit
+for any source.
 """
 
 from collections.abc import Iterator
@@ -12,10 +14,15 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-COPY_VALUES = 2**19  # values copied at a time when the source is not readable as it is
-MAX_SEGMENTS = 32
+from madbayes._engine.blocks import Blocks
+
+BLOCK_VALUES = 2**20  # values handed out at a time
+MAX_SEGMENTS = 32  # of a table that is not huge
+SEGMENT_ROWS = 2**21  # rows of a segment of one that is
 DIRECT_COLUMNS = 6  # up to here plain distances beat the matrix product
 ARRANGE_ROWS = 4096  # fewer rows are not worth sorting
+ARRANGE_AT_ONCE = 2**24  # more of them are sorted within their segments
+ARRANGE_VALUES = 2**24  # more values are not copied for that if they are on disk
 
 
 class Rows:
@@ -42,20 +49,10 @@ class Rows:
         self.sparsity = 1.0  # an eighth of how much more room a row of sums takes than one of data
         if self.sparse:
             self.sparsity = max(1.0, self.n * self.d / (8.0 * max(X.nnz, 1)))
-        self._as_is = (
-            not self.sparse
-            and not unit
-            and permutation is None
-            and X.dtype == self.dtype
-            and X.flags.c_contiguous
-        )
 
     def blocks(self, start: int, stop: int) -> Iterator[tuple[int, int, np.ndarray]]:
         """Yield (start, stop, dense rows) that cover start..stop in order."""
-        if self._as_is:
-            yield start, stop, _read_only(self.X[start:stop])
-            return
-        step = max(16, COPY_VALUES // max(self.d, 1))
+        step = max(16, BLOCK_VALUES // max(self.d, 1))
         for a in range(start, stop, step):
             b = min(stop, a + step)
             index = slice(a, b) if self.permutation is None else self.permutation[a:b]
@@ -96,6 +93,15 @@ def or_one(length: np.ndarray) -> np.ndarray:
     return np.where(length > 0, length, 1.0)
 
 
+def on_disk(X: Any) -> bool:
+    """Whether the rows are in a file: a memory map (or a view of one), or `madbayes.blocks`."""
+    while isinstance(X, np.ndarray):
+        if isinstance(X, np.memmap):
+            return True
+        X = X.base
+    return isinstance(X, Blocks)
+
+
 def _read_only(block: np.ndarray) -> np.ndarray:
     block = block.view(np.ndarray)  # not np.memmap: one compiled version for all
     block.flags.writeable = False
@@ -108,7 +114,8 @@ def segments(n: int, k: float) -> list[tuple[int, int]]:
     The cuts depend on n and k alone, so the order of every sum is the same for any number of
     threads; there are few of them, so their k×d sums stay small beside the rows.
     """
-    count = max(1, min(MAX_SEGMENTS, n // 1024, int(n / (8 * max(k, 1)))))
+    most = max(MAX_SEGMENTS, n // SEGMENT_ROWS)
+    count = max(1, min(most, n // 1024, int(n / (8 * max(k, 1)))))
     edges = np.linspace(0, n, count + 1).astype(np.int64)
     return [(int(a), int(b)) for a, b in pairwise(edges)]
 
@@ -121,14 +128,22 @@ def arrange(
     Only for arrays of few columns, whose copy is small, and for algorithms that do not ask for an
     order. Returns the rows, their weights and the order (None: as given).
     """
-    if sp.issparse(X) or X.shape[1] > DIRECT_COLUMNS or X.shape[0] < ARRANGE_ROWS:
+    n, d = X.shape
+    stays = sp.issparse(X) or (n * d > ARRANGE_VALUES and on_disk(X))
+    if stays or not worth_arranging(n, d):
         return Rows(X, unit=unit), weight, None
-    order = spatial_order(X)
+    X = X[:]
+    cuts = [(0, n)] if n <= ARRANGE_AT_ONCE else segments(n, 1)
+    order = np.concatenate([a + spatial_order(X[a:b]) for a, b in cuts])
     return (
         Rows(np.ascontiguousarray(X[order]), unit=unit),
         None if weight is None else weight[order],
         order,
     )
+
+
+def worth_arranging(n: int, d: int) -> bool:
+    return d <= DIRECT_COLUMNS and n >= ARRANGE_ROWS
 
 
 def spatial_order(X: np.ndarray) -> np.ndarray:

@@ -7,6 +7,15 @@ from madbayes._engine.threads import Run
 from madbayes._kernels.rows import distances_to, project
 from madbayes._kernels.sparse import sparse_distances_to
 
+SEED_ROWS = 2**17  # rows among which first centres are looked for …
+ROWS_PER_SEED = 64  # … or so many for each of them, if that is more
+
+
+def spread_rows(n: int, k: int) -> np.ndarray | None:
+    """Which rows to look at for k first centres: evenly spaced ones. None: all."""
+    most = max(SEED_ROWS, ROWS_PER_SEED * k)
+    return None if n <= most else np.linspace(0, n - 1, most).astype(np.int64)
+
 
 def squared_distances(source: Rows, first: int, last: int, points: np.ndarray) -> np.ndarray:
     """(m, last - first) squared distances of a range of rows to m points."""

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from madbayes._engine.rows import Rows, segments
+from madbayes._engine.rows import MAX_SEGMENTS, Rows, segments
 from madbayes._engine.threads import Run
-from madbayes._kernels.bounds import Tally, move_row
+from madbayes._kernels.bounds import Tally
 from madbayes._kernels.rows import add_sums, tally_rows
 
 MERGED_AT_ONCE = 8192  # sums that one thread adds up: they stay in its cache
@@ -23,7 +23,7 @@ class Tallies:
     def __init__(self, source: Rows, weight: np.ndarray, run: Run) -> None:
         self.source, self.weight, self.run = source, weight, run
         self._segments: list[tuple[int, int]] = []
-        self._parts: list[Tally] = []
+        self.parts: list[Tally] = []
 
     def map(self, function: Callable[[int, int, Tally], Any]) -> list[Any]:
         """`function(first, last, tally)` of each segment, in threads; results in order."""
@@ -32,25 +32,24 @@ class Tallies:
             (first, last), tally = segment
             return function(first, last, tally)
 
-        return self.run(of_segment, zip(self._segments, self._parts, strict=True))
+        return self.run(of_segment, zip(self._segments, self.parts, strict=True))
 
     def totals(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Sums, weights and numbers of rows of each cluster."""
-        first = self._parts[0]
-        sums, low = first.sums.copy(), first.low.copy()
+        shape = self.parts[0].sums.shape
+        sums = np.empty(shape)
 
         def partial(clusters: slice) -> None:
-            for tally in self._parts[1:]:
-                add_sums(sums[clusters], low[clusters], tally.sums[clusters], tally.low[clusters])
+            high, low = merge_sums([(t.sums[clusters], t.low[clusters]) for t in self.parts])
+            np.add(high, low, out=sums[clusters])
 
         step = max(1, MERGED_AT_ONCE // (self.source.d + 1))
-        self.run(partial, [slice(c, c + step) for c in range(0, len(sums), step)])
-        sums += low
+        self.run(partial, [slice(c, c + step) for c in range(0, shape[0], step)])
         return sums[:, :-1], sums[:, -1], self.counts()
 
     def counts(self) -> np.ndarray:
         """Numbers of rows (of positive weight) of each cluster."""
-        return np.sum([tally.count for tally in self._parts], axis=0)
+        return np.sum([tally.count for tally in self.parts], axis=0)
 
     def recount(self, labels: np.ndarray) -> None:
         """Add up sums and weights afresh from the labels, which removes what rounding left."""
@@ -59,37 +58,61 @@ class Tallies:
             for part in tally[:3]:
                 part[:] = 0
             for a, b, block in self.source.blocks(first, last):
-                tally_rows(block, self.weight[a:b], labels[a:b], tally)
+                tally_rows(block, self.weight[a:b], labels[a:b], tally, 1)
 
         self.map(partial)
 
     def move(self, row: int, old: int, new: int) -> None:
         """One row leaves cluster `old` and joins `new`."""
         at = next(s for s, (a, b) in enumerate(self._segments) if a <= row < b)
-        w = self.weight[row] if self.weight.shape[0] else 1.0
-        if w > 0:
-            move_row(self.source.take(np.array([row])), 0, w, old, new, self._parts[at])
+        move_row(self.source, self.weight, row, old, new, self.parts[at])
 
     def drop(self, keep: np.ndarray) -> None:
         """Forget the clusters that are not in the mask `keep`."""
-        self._parts = [
-            Tally(t.sums[keep], t.low[keep], t.count[keep], t.stats) for t in self._parts
-        ]
+        self.parts = [Tally(t.sums[keep], t.low[keep], t.count[keep], t.stats) for t in self.parts]
+
+    def put(self, parts: list[Tally]) -> None:
+        """Go on from the sums of another time."""
+        k = parts[0].sums.shape[0]
+        self._segments, self.parts = segments(self.source.n, k * self.source.sparsity), parts
 
     def make_room(self, k: int, labels: np.ndarray) -> None:
         """Hold k clusters, of which those that were there keep what they have."""
-        if self._parts and self._parts[0].sums.shape[0] == k:
+        if self.parts and self.parts[0].sums.shape[0] == k:
             return
-        old, self._segments = self._parts, segments(self.source.n, k * self.source.sparsity)
+        old, self._segments = self.parts, segments(self.source.n, k * self.source.sparsity)
         shape = (k, self.source.d + 1)
-        self._parts = [
+        self.parts = [
             Tally(np.zeros(shape), np.zeros(shape), np.zeros(k, np.int64), np.zeros(4))
             for _ in self._segments
         ]
         if len(old) == len(self._segments):
-            for before, now in zip(old, self._parts, strict=True):
+            for before, now in zip(old, self.parts, strict=True):
                 m = min(k, before.sums.shape[0])
                 for part, whole in zip(before[:3], now[:3], strict=True):
                     whole[:m] = part[:m]
         elif old and labels.min() >= 0:
             self.recount(labels)
+
+
+def move_row(source: Rows, weight: np.ndarray, row: int, old: int, new: int, tally: Tally) -> None:
+    """The row of its sums goes from cluster `old` to `new`."""
+    _, _, block = next(source.blocks(row, row + 1))
+    for label, sign in ((new, 1), (old, -1)):
+        labels = np.array([label], np.int32)
+        tally_rows(block, weight[row : row + 1], labels, tally, sign)
+
+
+def merge_sums(parts: list[tuple[np.ndarray, np.ndarray]]) -> tuple[np.ndarray, np.ndarray]:
+    """Sums of segments in two parts, added in their order, MAX_SEGMENTS at a time."""
+    while len(parts) > 1:
+        cuts = range(0, len(parts), MAX_SEGMENTS)
+        parts = [add_in_order(parts[i : i + MAX_SEGMENTS]) for i in cuts]
+    return parts[0]
+
+
+def add_in_order(parts: list[tuple[np.ndarray, np.ndarray]]) -> tuple[np.ndarray, np.ndarray]:
+    high, low = parts[0][0].copy(), parts[0][1].copy()
+    for more, more_low in parts[1:]:
+        add_sums(high, low, more, more_low)
+    return high, low

@@ -4,11 +4,12 @@ from typing import Any
 
 import numpy as np
 
-from madbayes._engine.checks import check_weight, is_cosine
+from madbayes._engine.checks import check_rows, check_weight, is_cosine, weight_of_directions
 from madbayes._engine.partition import Partition
 from madbayes._engine.rows import Rows, segments
 from madbayes._engine.threads import workers
 from madbayes._estimators.clusterer import Clusterer
+from madbayes._estimators.elsewhere import anywhere
 from madbayes._estimators.novelty_mixin import Closest, without_direction, without_row
 from madbayes._kernels.rows import distances_to, row_errors
 
@@ -19,6 +20,13 @@ class CentersMixin(Clusterer):
     metric: str = "euclidean"
     cluster_centers_: np.ndarray
 
+    def _rows_to_fit(self, X: Any, sample_weight: Any) -> tuple[Any, np.ndarray | None]:
+        """Rows and weights for `fit`; rows without a direction do not count for the cosine."""
+        X = check_rows(self, X)
+        weight = check_weight(sample_weight, X.shape[0])
+        return X, weight_of_directions(X, weight, up=1) if self._unit else weight
+
+    @anywhere
     def transform(self, X: Any) -> np.ndarray:
         """Euclidean distances, (n_rows, n_clusters).
 
@@ -53,6 +61,7 @@ class CentersMixin(Clusterer):
             run(partial, segments(source.n, 1))
         return out
 
+    @anywhere
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
         """Minus the sum of squared distances to the nearest centres: larger is better."""
         return -self._nearest(X, sample_weight)[1]

@@ -18,6 +18,8 @@ import scipy.sparse as sp
 from scipy.spatial import cKDTree
 from sklearn.base import BaseEstimator
 
+from madbayes._engine.checks import is_spread
+
 PACKAGE = "madbayes"
 SPARSE = {"csr": ("data", "indices", "indptr"), "csc": ("data", "indices", "indptr")}
 
@@ -39,7 +41,7 @@ class Encoder:
             return value if math.isfinite(value) else {"$": "float", "text": repr(value)}
         if isinstance(value, (list, tuple, dict)):
             return self._container(value, name)
-        if isinstance(value, (np.ndarray, np.generic)):
+        if isinstance(value, (np.ndarray, np.generic)) or is_spread(value):
             return self._array(value, name)
         if sp.issparse(value) and value.format in SPARSE:
             parts = {part: self._array(getattr(value, part), name) for part in SPARSE[value.format]}

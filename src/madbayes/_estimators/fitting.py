@@ -13,7 +13,7 @@ from madbayes._engine.checks import check_choice, check_count, check_penalty
 from madbayes._engine.threads import Run
 from madbayes._search.staircase import Staircase
 
-AUTOMATIC = ("path_", "evidence_")  # what "auto" leaves behind
+AUTOMATIC = ("path_", "evidence_", "coreset_size_", "coreset_error_")  # what only some fits leave
 
 
 class Options(NamedTuple):
@@ -38,7 +38,7 @@ class Options(NamedTuple):
 
 
 def begin(model: Any, *names: str, of: str = "cluster") -> Options:
-    """Forget what an earlier "auto" left, and check the parameters that `model` has.
+    """Forget what an earlier fit left, and check the parameters that `model` has.
 
     `names`: words that are a penalty too.
     """
@@ -89,9 +89,12 @@ def check_effort(effort: Any) -> float:
     return float(effort)
 
 
-def keep_choice(model: Any, path: Staircase, number: int, penalty: float) -> None:
+def keep_choice(
+    model: Any, path: Staircase, number: int, penalty: float, remarks: tuple[str, ...] = ()
+) -> None:
     """Store the path and the choice that was followed; they speak of what was found."""
     choice = path.best()
+    choice = replace(choice, remarks=(*choice.remarks, *remarks))
     if choice.number != number:
         choice = replace(
             choice,

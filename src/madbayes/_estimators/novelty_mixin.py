@@ -6,6 +6,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from madbayes._engine.rows import segments
+from madbayes._estimators.elsewhere import anywhere
 from madbayes._estimators.novelty import EXCEPTIONS, FEW, calibrate, p_values
 
 RATE = 0.001  # of novel=True
@@ -50,6 +52,7 @@ class NoveltyMixin:
     _novelty_few: np.ndarray
     _distance_power = 0.5
 
+    @anywhere
     def predict(self, X: Any, novel: Any = False) -> np.ndarray:
         """The nearest cluster of each row of X, or -1 for rows that are new.
 
@@ -65,6 +68,7 @@ class NoveltyMixin:
         """
         return self._predict(X, novel)
 
+    @anywhere
     def novelty_score(self, X: Any) -> np.ndarray:
         """The share of rows like those of the fit that are as far from their cluster: p-values.
 
@@ -139,13 +143,30 @@ class NoveltyMixin:
         rows, stands_for = drawn(labels, weight > 0, k, most)
         count = np.bincount(labels[weight > 0], minlength=k)
         if total is None:
-            total = np.bincount(labels, weight, minlength=k)
+            cuts = segments(len(labels), 1)  # where they are cut on several machines, too
+            parts = [np.bincount(labels[a:b], weight[a:b], minlength=k) for a, b in cuts]
+            total = np.sum(parts, axis=0)
+        self._calibrate_on(X, rows, stands_for, labels[rows], weight[rows], count, total)
+
+    def _calibrate_on(
+        self,
+        X: Any,
+        rows: np.ndarray,
+        stands_for: np.ndarray,
+        labels: np.ndarray,
+        weight: np.ndarray,
+        count: np.ndarray,
+        total: np.ndarray,
+    ) -> None:
+        """The same for rows that were drawn; `count` and `total` of each cluster are those of all
+        rows."""
+        k = self.n_clusters_
         few = (count <= FEW) & (count > 0)
         if not 0 < count[few].sum() <= EXCEPTIONS * count.sum():
             few[:] = False
         few |= count == 0
-        label = labels[rows].astype(np.int64)
-        costs = self._held_out(X, rows, label, weight[rows], total)
+        label = labels.astype(np.int64)
+        costs = self._held_out(X, rows, label, weight, total)
         lost = np.flatnonzero(few[label] | np.isinf(costs))
         costs[lost[max(1, COSTS // k) :]] = np.inf
         lost = lost[: max(1, COSTS // k)]
@@ -155,7 +176,7 @@ class NoveltyMixin:
             label[lost], costs[lost] = least(other)
         known = np.isfinite(costs)
         r = costs[known] ** self._distance_power
-        self.novelty_quantiles_ = calibrate(r, label[known], (weight[rows] * stands_for)[known], k)
+        self.novelty_quantiles_ = calibrate(r, label[known], (weight * stands_for)[known], k)
         self._novelty_few = few
 
     # What an estimator brings
@@ -244,13 +265,24 @@ def drawn(
     if rows.size <= most:
         return rows, np.ones(rows.size)
     count = np.bincount(labels[rows], minlength=k)
-    low, high = 1, int(count.max())
-    while low < high:  # the most rows of one cluster that fit
-        middle = (low + high + 1) // 2
-        low, high = (middle, high) if np.minimum(count, middle).sum() <= most else (low, middle - 1)
+    take = np.minimum(count, at_most(count, most))
     rows = rows[np.argsort(labels[rows], kind="stable")]
     label = labels[rows]
     place = np.arange(rows.size) - (np.cumsum(count) - count)[label]
-    take = np.minimum(count, low)[label]
-    chosen = (place + 1) * take // count[label] > place * take // count[label]
-    return rows[chosen], (count[label] / take)[chosen]
+    chosen = evenly(place, take[label], count[label])
+    label = label[chosen]
+    return rows[chosen], count[label] / take[label]
+
+
+def at_most(count: np.ndarray, most: int) -> int:
+    """The most rows of one cluster that fit."""
+    low, high = 1, int(count.max())
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if np.minimum(count, middle).sum() <= most else (low, middle - 1)
+    return low
+
+
+def evenly(place: np.ndarray, take: np.ndarray, count: np.ndarray) -> np.ndarray:
+    """Which of `count` rows, by their place among them, are among the `take` that are taken."""
+    return (place + 1) * take // count > place * take // count

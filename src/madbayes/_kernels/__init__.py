@@ -17,7 +17,7 @@ from numba import njit
 
 def compiled(**options: Any) -> Callable[[Callable[..., Any]], Any]:
     """`njit` with a cache on the disk, or without one where nothing can be written."""
-    options |= {"nogil": True, "error_model": "numpy"}
+    options |= {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True}
 
     def decorate(function: Callable[..., Any]) -> Any:
         try:
@@ -42,4 +42,4 @@ def warn_of_no_cache() -> None:
 
 
 kernel = compiled()
-inner = compiled(no_cpython_wrapper=True, no_cfunc_wrapper=True)
+inner = compiled(no_cpython_wrapper=True)

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from madbayes._kernels import inner, kernel
+from madbayes._kernels import inner
 from madbayes._kernels.distance import add_row, sqdist
 
 UP = 1.0 + 2.0**-21  # covers the rounding of a bound that is kept in float32
@@ -102,17 +102,6 @@ def check_bounds(X, next_row, centers, rows, penalty, active, own):
         own[n_active] = d2
         n_active += 1
     return next_row, n_active, n_new
-
-
-@kernel
-def move_row(X, i, w, p, q, tally):
-    """Row i of X leaves the sums of cluster p (if p >= 0) and joins those of q (if q >= 0)."""
-    if q >= 0:
-        add_row(tally.sums, tally.low, q, X, i, w)
-        tally.count[q] += 1
-    if p >= 0:
-        add_row(tally.sums, tally.low, p, X, i, -w)
-        tally.count[p] -= 1
 
 
 @inner

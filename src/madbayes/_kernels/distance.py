@@ -24,7 +24,7 @@ def sqdist(X, i, C, c):
     return total
 
 
-@compiled(fastmath={"reassoc"})
+@compiled(fastmath={"reassoc"}, no_cpython_wrapper=True)
 def _sqdist_lanes(X, i, C, c):
     total = 0.0
     for j in range(X.shape[1]):
@@ -60,7 +60,7 @@ def add_row(high, low, c, X, i, w):
     add(high, low, c, d, w)
 
 
-@compiled(fastmath={"reassoc"})
+@compiled(fastmath={"reassoc"}, no_cpython_wrapper=True)
 def sqnorm(X, i):
     """Squared length of row i of X, in float64."""
     total = 0.0

@@ -91,6 +91,14 @@ def local_clusters(X, w, start, z, k):
 
 
 @kernel
+def add_errors(total, X, w, z, C):
+    """total + Σ w‖x - μ_z‖², one row after the other."""
+    for i in range(X.shape[0]):
+        total += w[i] * sqdist(X, i, C, z[i])
+    return total
+
+
+@kernel
 def objective(X, w, start, z, k, local, glob):
     """KJ Eq. 2, every one of the k labels in use."""
     C = means(X, w, z, k, False)[0]

@@ -15,20 +15,27 @@ from madbayes._kernels.ward import join_cost, merge_below
 TOL = 1e-10
 MARGIN = 0.05  # a row is watched while another cluster costs at most so much more
 SWEEPS = 100
+PLACES = 4  # clusters that a row at the frontier may go to before all are looked at again
 HOPELESS = 1.0
 ROUNDS = 1000  # a guard only: every round of all moves lowers the objective
 HEAVY = 1e-4  # a cluster without a row keeps at least this share, or its mean is taken afresh
 
 
 @kernel
-def means(X, w, z, k, unit):
-    """Means, weights and row counts of k clusters."""
-    C, W, N = np.zeros((k, X.shape[1])), np.zeros(k), np.zeros(k, np.int64)
+def add_rows(X, w, z, C, W, N):
+    """Add rows to the sums, weights and row counts of their clusters."""
     for i in range(X.shape[0]):
         W[z[i]] += w[i]
         N[z[i]] += 1
         for j in range(X.shape[1]):
             C[z[i], j] += w[i] * X[i, j]
+
+
+@kernel
+def means(X, w, z, k, unit):
+    """Means, weights and row counts of k clusters."""
+    C, W, N = np.zeros((k, X.shape[1])), np.zeros(k), np.zeros(k, np.int64)
+    add_rows(X, w, z, C, W, N)
     for c in range(k):
         if N[c] > 0:
             for j in range(X.shape[1]):
@@ -62,36 +69,6 @@ def leave_gain(W, w, d2, unit):
 
 
 @kernel
-def draw_seeds(X, w, C, have, U, stop):
-    """Fill C[have:] with rows drawn in proportion to w·(squared distance to the centres before).
-
-    One uniform number U[c] for each (k-means++; Arthur & Vassilvitskii 2007). Returns how many
-    centres there are: fewer than asked when all rows are centres already.
-    """
-    n, k = X.shape[0], C.shape[0]
-    mass = np.empty(n)
-    for i in range(n):
-        mass[i] = np.inf
-    for c in range(k):
-        if stop[0]:
-            break
-        if c >= have:
-            total = 0.0
-            for i in range(n):
-                total += w[i] if c == 0 else mass[i]
-            if total <= 0.0:
-                return c
-            target, i, passed = U[c] * total, -1, 0.0
-            while i < n - 1 and passed <= target:
-                i += 1
-                passed += w[i] if c == 0 else mass[i]
-            copy_row(X, i, C, c)
-        for i in range(n):
-            mass[i] = min(mass[i], w[i] * sqdist(X, i, C, c))
-    return k
-
-
-@kernel
 def close_gaps(z, N):
     """Renumber the clusters that have rows; returns their number."""
     new, k = np.empty(N.shape[0], np.int64), 0
@@ -104,20 +81,22 @@ def close_gaps(z, N):
 
 
 @kernel
-def rows_to_watch(own, other, w, z, W, N, penalty, unit):
+def rows_to_watch(own, other, w, z, W, N, penalty, room, unit):
     """Rows for which a move may help, by their squared distances to their own centre (at most
-    `own`) and to any other (at least `other`)."""
+    `own`) and to any other (at least `other`); with `room` for one cluster more, at least."""
     rows, size = np.empty(z.shape[0], np.int64), 0
     lightest = W[0]  # the easiest to join
     for c in range(W.shape[0]):
         lightest = min(lightest, W[c])
     for i in range(z.shape[0]):
         here = W[z[i]]
-        cost = min(join_cost(lightest, w[i], other[i], unit), penalty)
+        cost = join_cost(lightest, w[i], other[i], unit)
         gain = leave_gain(here, w[i], own[i], unit)
         if N[z[i]] == 1:
-            cost, gain = join_cost(lightest, w[i], other[i], unit), penalty
-        elif abs(here - w[i]) < HEAVY * max(here, w[i]):
+            gain = penalty
+        elif room:
+            cost = min(cost, penalty)
+        if N[z[i]] > 1 and abs(here - w[i]) < HEAVY * max(here, w[i]):
             gain = np.inf
         if not cost >= gain * (1 + MARGIN):
             rows[size] = i
@@ -164,6 +143,39 @@ def shift(X, i, C, W, c, wi, unit):
             C[c, j] += f * (X[i, j] - C[c, j])
 
 
+@inner
+def look_around(X, i, wi, p, C, W, N, costs, places, unit):
+    """The places.size clusters that row i of cluster p joins most cheaply, the cheapest first.
+
+    `costs` are theirs; -1 where there are no more.
+    """
+    last = places.shape[0] - 1
+    costs[:] = np.inf
+    places[:] = -1
+    for c in range(C.shape[0] - 1):
+        if N[c] > 0 and c != p:
+            cost = join_cost(W[c], wi, sqdist(X, i, C, c), unit)
+            if cost < costs[last]:
+                t = last
+                while t > 0 and costs[t - 1] > cost:
+                    costs[t], places[t] = costs[t - 1], places[t - 1]
+                    t -= 1
+                costs[t], places[t] = cost, c
+
+
+@inner
+def look_again(X, i, wi, p, C, W, N, costs, places, unit):
+    """The cheapest of these clusters comes first, now that centres have moved."""
+    for t in range(places.shape[0]):
+        c = places[t]
+        costs[t] = np.inf
+        if c >= 0 and c != p and N[c] > 0:
+            costs[t] = join_cost(W[c], wi, sqdist(X, i, C, c), unit)
+            if costs[t] < costs[0]:
+                costs[0], costs[t] = costs[t], costs[0]
+                places[0], places[t] = places[t], places[0]
+
+
 @kernel
 def move_rows(X, w, z, rows, C, W, N, penalty, cap, unit, excess, stop):
     """Hartigan's moves: each of `rows` in turn goes where J is lowest by the exact change.
@@ -172,14 +184,16 @@ def move_rows(X, w, z, rows, C, W, N, penalty, cap, unit, excess, stop):
     when what J has to fall by (`excess`) is more than HOPELESS times what was gained since all rows
     were looked at.
     z, C, W, N are updated; N[c] = 0 is a free slot, the last slot is scratch. A sweep of all `rows`
-    notes the frontier, those for which another cluster costs at most MARGIN more than staying; only
-    the frontier is swept until it rests, then all rows again, until none of them moves.
+    notes the frontier, those for which another cluster costs at most MARGIN more than staying, and
+    the PLACES clusters next to each; only the frontier is swept, among those clusters, until it
+    rests, then all rows again, until none of them moves.
     """
     slots = C.shape[0] - 1
     k, moved = 0, 0
     for c in range(slots):
         k += N[c] > 0
     frontier, size = np.empty(rows.shape[0], np.int64), 0
+    places, costs = np.empty((rows.shape[0] + 1, PLACES), np.int64), np.empty(PLACES)
     everything = True
     rest = gained = 0.0
     for _ in range(SWEEPS):
@@ -190,7 +204,7 @@ def move_rows(X, w, z, rows, C, W, N, penalty, cap, unit, excess, stop):
             if stop[0]:
                 return moved
             i = rows[t] if everything else frontier[t]
-            p, wi = z[i], w[i]
+            p, wi, at = z[i], w[i], size if everything else t
             own = sqdist(X, i, C, p)
             left = W[p] - wi
             if unit:
@@ -203,19 +217,18 @@ def move_rows(X, w, z, rows, C, W, N, penalty, cap, unit, excess, stop):
                 leave = join_cost(rest, wi, sqdist(X, i, C, slots), unit)
             else:
                 leave = leave_gain(W[p], wi, own, unit)
-            best, q = leave * (1 + MARGIN), -1
-            for c in range(slots):
-                if N[c] > 0 and c != p:
-                    cost = join_cost(W[c], wi, sqdist(X, i, C, c), unit)
-                    if cost < best:
-                        best, q = cost, c
+            if everything:
+                look_around(X, i, wi, p, C, W, N, costs, places[at], unit)
+            else:
+                look_again(X, i, wi, p, C, W, N, costs, places[at], unit)
+            best, q = costs[0], places[at, 0]
             if penalty < best and N[p] > 1 and k < cap:
                 c = 0
                 while c < slots and N[c] > 0:
                     c += 1
                 if c < slots:
                     best, q = penalty, c
-            if q < 0:
+            if not best < leave * (1 + MARGIN):
                 continue
             if everything:
                 frontier[size] = i
@@ -238,6 +251,7 @@ def move_rows(X, w, z, rows, C, W, N, penalty, cap, unit, excess, stop):
             N[p] -= 1
             N[q] += 1
             z[i] = q
+            places[at, 0] = p  # it may come back
         moved += now
         if now == 0 and (everything or excess - gained > HOPELESS * gained):
             break
@@ -285,23 +299,3 @@ def relax(X, w, C, penalty, cap, unit, limit, stop):
             z[i] = group[z[i]]
         k = merged
     return best_z, best_k, lowest
-
-
-@kernel
-def redraw_some(X, w, C, most, U):
-    """Remove up to `most` random centres and draw about as many (one less to one more) anew."""
-    k, d = C.shape
-    gone = int(U[0] * (min(most, k) + 1))
-    drawn = max(gone - 1 + int(U[1] * 3), 1 if gone == k or gone == 0 else 0)
-    drawn = min(drawn, X.shape[0] - (k - gone))
-    index = np.arange(k)
-    for t in range(gone):  # the first of a shuffle go
-        e = t + int(U[2 + t] * (k - t))
-        index[t], index[e] = index[e], index[t]
-    new = np.empty((k - gone + drawn, d))
-    for t in range(gone, k):
-        copy_row(C, index[t], new, t - gone)
-    V = np.empty(k - gone + drawn)
-    for t in range(drawn):
-        V[k - gone + t] = U[2 + most + t]
-    return new[: draw_seeds(X, w, new, k - gone, V, np.zeros(1, np.uint8))]

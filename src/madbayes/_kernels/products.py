@@ -55,7 +55,7 @@ def error_bound(d, norm, longest, eps):
     return rounding + (d + 8.0) * TINY * (1.0 + norm + longest) if eps == EPS32 else rounding
 
 
-@compiled(fastmath={"nnan", "nsz"})
+@compiled(fastmath={"nnan", "nsz"}, no_cpython_wrapper=True)
 def two_smallest(half, products, low1, low2, place):
     """For each column of `products` the smallest of half - products, where it is, and the next.
 

@@ -3,8 +3,8 @@
 import numpy as np
 
 from madbayes._kernels import kernel
-from madbayes._kernels.bounds import DOWN, UP, move_row
-from madbayes._kernels.distance import add, sqdist
+from madbayes._kernels.bounds import DOWN, UP
+from madbayes._kernels.distance import add, add_row, sqdist
 
 
 @kernel
@@ -69,13 +69,13 @@ def project(X, direction, out):
 
 
 @kernel
-def tally_rows(X, weight, labels, tally):
-    """Add the rows of X to the sums of their clusters."""
-    weighted = weight.shape[0] > 0
+def tally_rows(X, weight, labels, tally, sign):
+    """Add the rows of X to the sums of their clusters (sign 1), or take them out (-1)."""
     for i in range(X.shape[0]):
-        w = weight[i] if weighted else 1.0
+        w = weight[i] if weight.shape[0] > 0 else 1.0
         if w > 0.0:
-            move_row(X, i, w, -1, labels[i], tally)
+            add_row(tally.sums, tally.low, np.int64(labels[i]), X, i, sign * w)
+            tally.count[labels[i]] += sign
 
 
 @kernel
@@ -105,7 +105,7 @@ def offer(X, first, new, opened_at, half_gap, exact, scale, k_old, rows, tally):
     """
     labels, uppers, weight, stats = rows.labels, rows.upper, rows.weight, tally.stats
     for i in range(X.shape[0]):
-        p = labels[i]
+        p = np.int64(labels[i])
         if p >= k_old or opened_at[0] > first + i:
             continue
         own = -1.0
@@ -131,4 +131,7 @@ def offer(X, first, new, opened_at, half_gap, exact, scale, k_old, rows, tally):
             stats[0] += w * (best - own)
             stats[1] += 1
             if w > 0.0:
-                move_row(X, i, w, p, k_old + q, tally)
+                add_row(tally.sums, tally.low, k_old + q, X, i, w)
+                add_row(tally.sums, tally.low, p, X, i, -w)
+                tally.count[k_old + q] += 1
+                tally.count[p] -= 1

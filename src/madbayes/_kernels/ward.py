@@ -41,8 +41,11 @@ def sums_cost(L, W, a, b, unit):
 
 @inner
 def merge_cost(P, W, a, b, unit, sums):
-    """Of two clusters known by their centres P, or with `sums` by the products P of their sums."""
-    if sums:
+    """Of two clusters known by their centres P or, unless `sums` is None, by products of sums.
+
+    Numba leaves out the branch that None forbids: who has centres compiles no products.
+    """
+    if sums is not None:
         return sums_cost(P, W, a, b, unit)
     return join_cost(W[a], W[b], sqdist(P, a, P, b), unit)
 
@@ -50,7 +53,7 @@ def merge_cost(P, W, a, b, unit, sums):
 @inner
 def merge_into(P, W, a, b, unit, sums):
     """Cluster a with the rows of b."""
-    if sums:
+    if sums is not None:
         W[a] += W[b]
         for e in range(P.shape[0]):
             P[a, e] += P[b, e]
@@ -69,7 +72,7 @@ def merge_into(P, W, a, b, unit, sums):
         W[a] *= np.sqrt(length2)
 
 
-@inner
+@kernel
 def chain_merges(P, W, unit, sums, stop):
     """The m - 1 merges in order of their cost: a point of either side, and the cost.
 
@@ -119,13 +122,11 @@ def chain_merges(P, W, unit, sums, stop):
     return left, right, height
 
 
-@kernel
 def ward_tree(C, W, unit, stop):
     """`chain_merges` of points C of weights W."""
-    return chain_merges(C, W, unit, False, stop)
+    return chain_merges(C, W, unit, None, stop)
 
 
-@kernel
 def ward_tree_of_sums(L, W, unit, stop):
     """`chain_merges` of clusters of weights W known by the products L of their sums alone."""
     return chain_merges(L, W, unit, True, stop)
@@ -169,7 +170,7 @@ def cut_tree(left, right, k):
 def merge_below(C, W, penalty, cap, unit, stop):
     """Groups of the points after all merges that cost less than the penalty, and more while there
     are more than `cap`; returns (group, number of groups)."""
-    left, right, height = ward_tree(C, W, unit, stop)
+    left, right, height = chain_merges(C, W, unit, None, stop)
     if stop[0]:
         return np.zeros(C.shape[0], np.int64), 1
     return cut_below(left, right, height, penalty, cap)
@@ -188,7 +189,7 @@ def cut_below(left, right, height, penalty, cap):
 @kernel
 def merge_sums_below(L, W, penalty, cap, unit, stop):
     """As `merge_below`, from the products of the sums."""
-    left, right, height = ward_tree_of_sums(L, W, unit, stop)
+    left, right, height = chain_merges(L, W, unit, True, stop)
     if stop[0]:
         return np.zeros(W.shape[0], np.int64), 1
     return cut_below(left, right, height, penalty, cap)

@@ -26,8 +26,13 @@ class Division:
 
 def without_gaps(labels: np.ndarray) -> tuple[np.ndarray, int]:
     """Labels 0, 1, … in the order of the old numbers, and how many."""
-    z = np.unique(labels, return_inverse=True)[1].astype(np.int64)
-    return z, int(z.max()) + 1
+    top = int(labels.max()) + 1
+    if top > 4 * len(labels) + 1024:  # numbers far apart
+        labels = np.unique(labels, return_inverse=True)[1]
+        top = int(labels.max()) + 1
+    used = np.bincount(labels, minlength=top) > 0
+    new = np.cumsum(used) - 1
+    return new[labels], int(new[-1]) + 1
 
 
 class Slots:

@@ -5,13 +5,14 @@ data set is what a whole cluster repays. So:
 
 1. *Start.* Centres that the space proposes (many small clusters, merged while a merge costs less
    than the penalty), and those that the caller knows.
-2. *Descend.* The moves of the space (merges, Lloyd, exact moves of single rows) and splits of every
-   cluster, in turn, until none lowers the objective.
-3. *Renew neighbourhoods.* The objective is a sum over clusters, so a few neighbouring clusters are
-   a problem of their own: take their rows, remove and re-draw some centres at random, relax, keep
-   what is lower. A cluster is settled when this has failed several times; clusters that change are
-   unsettled again.
-4. *Descend* again, on all rows (1 to 3 see a sample when there are very many).
+2. *Combine.* Other starts, and crossings of them (`pool.py`).
+3. *Descend* from the best: the moves of the space (merges, Lloyd, exact moves of single rows) and
+   splits of every cluster, in turn, until none lowers the objective.
+4. *Renew neighbourhoods* of a few clusters each (`renewal.py`).
+5. *Descend* again, on all rows (1 to 4 see a sample when there are very many).
+
+`effort` says how much is spent on 2 and 4, in counted steps: 1 costs a few k-means fits, .1 leaves
+little but 1, 3 and 5.
 
 Guaranteed at the end: no move of the space lowers the objective, and splits of every cluster have
 been tried in vain. It never rises from step to step. Draws, cuts and the order of sums depend on
@@ -21,8 +22,7 @@ A *space* (`Space`) holds the rows and a price (`price.py`), and says what a div
 rows and clusters move; it is all that the driver knows of a model. `cluster/dense_space.py` is the
 one to read first.
 
-Hartigan 1975 (row moves); Ward 1963 (merges); Arthur & Vassilvitskii 2007 (draws); Taillard 2003,
-"Heuristic methods for large centroid clustering problems" (neighbourhoods as problems).
+Hartigan 1975 (row moves); Ward 1963 (merges); Arthur & Vassilvitskii 2007 (draws).
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -32,21 +32,15 @@ import numpy as np
 
 from madbayes._engine.progress import Stage
 from madbayes._engine.threads import Run
-from madbayes._search.division import Division, Slots
+from madbayes._search.division import Division
+from madbayes._search.pool import combine
 from madbayes._search.price import Price
+from madbayes._search.renewal import renew
 
 SAMPLE = 20_000  # rows that a search looks at; the others only take part in its last descent
 PER_CLUSTER = 50  # rows of that sample for each cluster, at least
 TOL = 1e-10  # less than this share of the objective is no gain
 SPLITS = 3  # starts per split
-REDRAW = 2  # centres re-drawn at once, at most
-TRIALS = 4  # failures that settle a cluster of many; down to 1 for more than so many values:
-FEW_VALUES = 125_000
-MIN_TRIALS = 40  # failures that settle a problem of few clusters
-AT_ONCE = 8  # neighbourhoods that are solved at the same time
-LOOKS = 32  # clusters that are looked at to find them
-CROWDED = 4096  # rows above which neighbourhoods of clusters of …
-FEW_ROWS = 8  # … so few rows are left alone: it would take for ever and gain little
 
 Step = Callable[[Division], Division]
 
@@ -57,6 +51,7 @@ class Space(Protocol):
     price: Price
     n: int
     values: int  # rows × columns, of which the patience of the search depends
+    crosses: bool  # has what `pool.py` asks for: sow, cross, glide
     neighbours: int  # clusters in a neighbourhood; 0: neighbourhoods are not renewed
     redraw_any: bool  # now and then re-draw any number of centres
     tries: int  # starts that are descended from
@@ -72,13 +67,13 @@ class Space(Protocol):
         """The division that a few centres lead to."""
 
     def moves(self) -> Sequence[Step]:
-        """2. Moves that never raise the objective."""
+        """3. Moves that never raise the objective."""
 
     def draw(self, count: int, rng: np.random.RandomState) -> np.ndarray:
         """Rows far from each other, as centres; fewer where rows are equal."""
 
     def redraw(self, centers: np.ndarray, most: int, rng: np.random.RandomState) -> np.ndarray:
-        """3. The centres with up to `most` of them removed, and about as many drawn anew."""
+        """4. The centres with up to `most` of them removed, and about as many drawn anew."""
 
     def relax(self, centers: np.ndarray, limit: float = np.inf) -> tuple[np.ndarray, float]:
         """Labels and objective after the quick moves, from the nearest of these centres.
@@ -124,46 +119,54 @@ def search_once(
     centers: Sequence[np.ndarray],
     known: list[Division],
 ) -> tuple[Division, list[float]]:
-    """Steps 1 to 4 from one seed."""
+    """Steps 1 to 5 from one seed."""
     Stage("first clusters")
     first = [*space.first_centers(rng)]  # 1.
     first += [C for C in (*centers, *(d.centers for d in known)) if len(C) <= space.price.cap]
     size = max(SAMPLE, PER_CLUSTER * len(first[0]))
     some = space.sample(size, rng) if space.n > size else space
     starts = [*(some.settle(C) for C in first), *(known if some is space else ())]
+    history = [min(start.objective for start in starts)]
+    starts = [combine(some, starts, effort, rng, history), *starts]  # 2.
     found = []
-    for start in sorted(starts, key=lambda d: d.objective)[: space.tries]:  # 2.
-        history = [start.objective]
-        found.append((descend(some, start, rng, run, history), history))
+    for start in sorted(starts, key=lambda d: d.objective)[: space.tries]:  # 3.
+        steps = [*history]
+        found.append((descend(some, start, rng, run, steps), steps))
     now, history = min(found, key=lambda f: f[0].objective)
-    now = renew(some, now, effort, rng, run, history)  # 3.
+    rested, now = now, renew(some, now, effort, rng, run, history)  # 4.
     if some is not space:
         lifted = [space.settle(now.centers), space.settle(first[0]), *known]
         now = min(lifted, key=lambda d: d.objective)
         history = [now.objective]
     Stage("last moves")
-    now = descend(space, now, rng, run, history)  # 4.
+    if now is not rested:
+        now = descend(space, now, rng, run, history)  # 5.
     return now, never_rising([*history, now.objective])
 
 
 def descend(
     space: Any, now: Division, rng: np.random.RandomState, run: Run, history: list[float]
 ) -> Division:
-    """2. All moves and splits in turn until none lowers the objective."""
+    """3. All moves and splits in turn until none lowers the objective."""
     steps = [*space.moves(), lambda division: split(space, division, rng, run)]
+    vain: list[Division | None] = [None] * len(steps)  # where each was last of no use
     while True:
         before = now.objective
-        for step in steps:
+        for s, step in enumerate(steps):
+            if now is vain[s]:
+                continue
             new = step(now)
             if new.objective < now.objective:
                 now = new
                 history.append(now.objective)
+            else:
+                vain[s] = now
         if not now.objective < before - TOL * abs(before):
             return now
 
 
 def split(space: Any, now: Division, rng: np.random.RandomState, run: Run) -> Division:
-    """2. Split each cluster from a few drawn pairs of rows; what repays its price stays."""
+    """3. Split each cluster from a few drawn pairs of rows; what repays its price stays."""
     clusters = [(c, rows) for c, rows in enumerate(now.rows()) if len(rows) > 1]
     seeds = rng.randint(2**31 - 1, size=len(clusters))
     spare = space.price.cap - now.k if space.exact_parts else space.n
@@ -196,100 +199,6 @@ def split(space: Any, now: Division, rng: np.random.RandomState, run: Run) -> Di
         return now
     new = space.division(z)
     return new if space.exact_parts else space.merge(new)
-
-
-def renew(
-    space: Any,
-    now: Division,
-    effort: float,
-    rng: np.random.RandomState,
-    run: Run,
-    history: list[float],
-) -> Division:
-    """3. Solve neighbourhoods of clusters anew until every cluster is settled.
-
-    Neighbourhoods that have no cluster in common are solved at the same time. Which those are does
-    not depend on the number of threads.
-    """
-    if not space.neighbours or (space.n > CROWDED and FEW_ROWS * now.k > space.n):
-        return now
-    clusters, objective, k = Slots(now), now.objective, now.k
-    unsettled = set(range(k))
-    trials = count_trials(space, k, effort)
-    at_once = AT_ONCE if space.price.cap == space.n else 1  # they share the cap
-    stage = Stage("searching", k)
-    while unsettled:
-        stage.at(k - len(unsettled), k)
-        jobs: list[Any] = []
-        taken: set[int] = set()
-        for c in rng.permutation(sorted(unsettled))[:LOOKS].tolist():
-            near = neighbours(space, clusters.centers, c, k, rng)
-            if taken.isdisjoint(near.tolist()):
-                taken.update(near.tolist())
-                jobs.append((c, near, *clusters.inside(near), rng.randint(2**31 - 1)))
-            if len(jobs) == at_once or len(near) == k:
-                break
-
-        def solve(job: Any, k: int = k) -> tuple[Division, Division]:
-            _, near, rows, labels, seed = job
-            part = space.part(rows, space.price.cap - k + len(near))
-            old = part.division(labels)
-            return old, resolve(part, old, trials, np.random.RandomState(seed))
-
-        found = run(solve, jobs)
-        for (c, near, rows, *_), (old, new) in zip(jobs, found, strict=True):
-            if new is old:
-                unsettled -= set(near.tolist()) if len(near) == k else {c}
-                continue
-            k += new.k - old.k
-            objective += new.objective - old.objective
-            history.append(objective)
-            slots = clusters.exchange(near, rows, new)
-            unsettled = (unsettled - set(near.tolist())) | set(slots)
-    return space.division(clusters.labels())
-
-
-def count_trials(space: Any, k: int, effort: float) -> int:
-    """Failures in a row that settle one of k clusters."""
-    each = max(1, min(TRIALS, TRIALS * FEW_VALUES // space.values, SAMPLE // space.n))
-    enough = max(MIN_TRIALS * each // TRIALS, MIN_TRIALS // 2)
-    return max(1, round(effort * max(each, enough // k if k > space.neighbours else enough)))
-
-
-def neighbours(
-    space: Any, centers: np.ndarray, c: int, k: int, rng: np.random.RandomState
-) -> np.ndarray:
-    """The clusters nearest to c.
-
-    At the cap, half of them lie around another one: a cluster saved there can be spent here.
-    """
-    size = min(space.neighbours, k)
-    d2 = ((centers - centers[c]) ** 2).sum(axis=1)
-    if k == space.price.cap and size < k:
-        alive = np.flatnonzero(np.isfinite(centers[:, 0]))
-        e = alive[int(rng.random_sample() * len(alive))]
-        d2 = np.minimum(d2, ((centers - centers[e]) ** 2).sum(axis=1))
-    return np.argsort(d2, kind="stable")[:size]
-
-
-def resolve(space: Any, now: Division, trials: int, rng: np.random.RandomState) -> Division:
-    """3. Random re-draws of some centres until so many in a row do not lower the objective.
-
-    Every third time of any number of them, where the space asks for it: a few clusters of many
-    groups each hold each other fast.
-    """
-    failed = 0
-    while failed < trials:
-        most = now.k if space.redraw_any and failed % 3 == 0 else REDRAW
-        centers = space.redraw(now.centers, most, rng)
-        spare = space.price.penalty * max(0, len(centers) - now.k)  # a merge may save it
-        labels, objective = space.relax(centers, now.objective + spare)
-        failed += 1
-        if objective < now.objective * (1 - 1e-9):
-            new = space.division(labels)
-            if new.objective < now.objective:
-                now, failed = new, 0
-    return now
 
 
 def never_rising(history: Sequence[float], *, passes: bool = False) -> list[float]:

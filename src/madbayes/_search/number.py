@@ -72,19 +72,25 @@ def between(low: float, high: float, wanted: float | None, error: float) -> floa
 
 
 def printed_number(
-    solve: Callable[[float], Any], count: Callable[[Any], int], number: int, first: float
+    solve: Callable[[float], Any],
+    count: Callable[[Any], int],
+    number: int,
+    first: float,
+    known: dict[float, int] | None = None,
 ) -> tuple[float, Any]:
     """A penalty at which a printed algorithm finds `number` clusters, and what it finds.
 
     The printed algorithms open a cluster when one row repays the penalty, so theirs are of another
     scale than those of the search. The number falls with the penalty, nearly: doublings, then
-    halvings of the interval; the nearest number where the right one is passed over.
+    halvings of the interval; the nearest number where the right one is passed over. `known`: what
+    was found at which penalty, before it was interrupted; it is added to.
     """
+    known = {} if known is None else known
     low, high = 0.0, np.inf
     penalty, best = first, None
     for _ in range(ROUNDS):
-        found = solve(penalty)
-        k = count(found)
+        found = None if penalty in known else solve(penalty)
+        k = known.setdefault(penalty, -1 if found is None else count(found))
         if best is None or (abs(k - number), k) < (abs(best[2] - number), best[2]):
             best = (penalty, found, k)
         if k == number:
@@ -100,4 +106,4 @@ def printed_number(
         if not np.isfinite(penalty) or penalty <= 0:
             break
     assert best is not None
-    return best[0], best[1]
+    return best[0], solve(best[0]) if best[1] is None else best[1]

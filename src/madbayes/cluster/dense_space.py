@@ -5,7 +5,8 @@ and centres have length 1 (`unit`) and only the changes by the moves differ.
 
 1. *Start.* Over-segment (k-means++ seeds and a few Lloyd passes on a sample; every row when there
    are few) and merge by Ward's cost W_a W_b/(W_a+W_b)·‖μ_a-μ_b‖² while it is below λ.
-2. *Moves.* Merges, Lloyd, Hartigan's exact moves of single rows (openings and closings included).
+2. *Combine.* All centres of two divisions, merged in the same way, and a few Lloyd passes.
+3. *Moves.* Merges, Lloyd, Hartigan's exact moves of single rows (openings and closings included).
 
 Departs from KJ: Algorithm 1 opens a cluster only when one row alone repays λ.
 """
@@ -21,7 +22,7 @@ from madbayes._engine.frame import Frame, measure
 from madbayes._engine.lloyd import lloyd_passes, nearest, nearest_bounds, serial
 from madbayes._engine.rows import Rows
 from madbayes._engine.threads import Run, patient
-from madbayes._kernels import moves
+from madbayes._kernels import draws, moves
 from madbayes._kernels.moves import TOL
 from madbayes._kernels.rows import squared_error
 from madbayes._kernels.ward import merge_below, ward_tree
@@ -32,6 +33,7 @@ from madbayes._search.price import Price
 SMALL = 1024  # so many rows are merged without over-segmenting
 MOST_SEEDS = 16_384  # more small clusters than these are found in boxes …
 BOX = 4096  # … of at most so many rows
+GLIDE = 3e-4  # a pass of Lloyd that gains less than this share of the error is the last
 
 
 @dataclass(frozen=True)
@@ -44,6 +46,7 @@ class DenseSpace:
     run: Run = serial
     unit: bool = False
 
+    crosses = True
     neighbours = 12
     redraw_any = True
     tries = 1
@@ -88,7 +91,7 @@ class DenseSpace:
         return draw(self.X, self.w, count, rng)
 
     def redraw(self, centers: np.ndarray, most: int, rng: np.random.RandomState) -> np.ndarray:
-        return moves.redraw_some(self.X, self.w, centers, most, rng.random_sample(3 + 2 * most))
+        return draws.redraw_some(self.X, self.w, centers, most, rng.random_sample(3 + 2 * most))
 
     def relax(self, centers: np.ndarray, limit: float = np.inf) -> tuple[np.ndarray, float]:
         rule = self.price.penalty, self.price.cap, self.unit
@@ -99,23 +102,33 @@ class DenseSpace:
 
     def first_centers(self, rng: np.random.RandomState) -> Iterator[np.ndarray]:
         """Ward's merges of many small clusters, until a merge costs more than the penalty."""
-        X, w, cap, penalty = self.X, self.w, self.price.cap, self.price.penalty * (1 - TOL)
+        cap, penalty = self.price.cap, self.price.penalty * (1 - TOL)
         m = self.n if self.n <= SMALL else 256
         k = self.n
         while m < self.n and m <= MOST_SEEDS:
-            rows = self._sample_rows(4000 + 8 * m, rng)
-            seeds = draw(X[rows], w[rows], m, rng)
-            labels = lloyd_passes(X[rows], seeds, w[rows], 3, self.run, self.unit)[0]
-            small, weights, _ = moves.means(X[rows], w[rows], *without_gaps(labels), self.unit)
-            weights *= w.sum() / w[rows].sum()
-            group, k = patient(merge_below, small, weights, penalty, cap, self.unit)
-            if 3 * k <= m or k == cap or len(seeds) < m:  # fine enough for this penalty
-                yield moves.means(small, weights, group, k, self.unit)[0]
+            centers, seeds = self._merge_seeds(m, penalty, cap, rng)
+            k = len(centers)
+            if 3 * k <= m or k == cap or seeds < m:  # fine enough for this penalty
+                yield centers
                 return
-            m = 4 * m if 8 * m <= self.n else self.n
+            m = 2 * m if 4 * m <= self.n else self.n
         if self.n > BOX:
             self._warn_of_many(k)
         yield self._merge_boxes(penalty)
+
+    def _merge_seeds(
+        self, m: int, penalty: float, cap: int, rng: np.random.RandomState
+    ) -> tuple[np.ndarray, int]:
+        """Centres of m small clusters after the merges below `penalty`, at most `cap`; and m, less
+        where rows are equal."""
+        rows = self._sample_rows(4000 + 4 * m, rng)
+        X, w = self.X[rows], self.w[rows]
+        seeds = draw(X, w, m, rng)
+        labels = lloyd_passes(X, seeds, w, 3, self.run, self.unit)[0]
+        small, weights, _ = moves.means(X, w, *without_gaps(labels), self.unit)
+        weights *= self.w.sum() / w.sum()
+        group, k = patient(merge_below, small, weights, penalty, cap, self.unit)
+        return moves.means(small, weights, group, k, self.unit)[0], len(seeds)
 
     def _merge_boxes(self, penalty: float) -> np.ndarray:
         """The same from single rows, box by box; then the boxes together."""
@@ -135,7 +148,23 @@ class DenseSpace:
             stacklevel=2,
         )
 
-    # 2. Moves
+    # 2. Combinations
+
+    def sow(self, k: int, rng: np.random.RandomState) -> Division:
+        """Another start: twice as many seeds, merged down to k clusters."""
+        return self.settle(self._merge_seeds(min(2 * k, self.n), 0.0, k, rng)[0])
+
+    def cross(self, one: Division, other: Division, k: int) -> Division:
+        """The clusters around the centres of both, merged down to k."""
+        both = self.settle(np.vstack([one.centers, other.centers]))
+        group, _ = patient(merge_below, both.centers, both.weights, 0.0, k, self.unit)
+        return self.division(group[both.labels])
+
+    def glide(self, now: Division) -> Division:
+        """Lloyd's passes while they gain something."""
+        return self._lloyd(now, GLIDE)
+
+    # 3. Moves
 
     def moves(self) -> Sequence[Step]:
         return self.merge, self.follow_lloyd, self.move_rows
@@ -149,10 +178,13 @@ class DenseSpace:
 
     def follow_lloyd(self, now: Division) -> Division:
         """Nearest centres and means, until nothing moves."""
-        found = lloyd_passes(
-            self.X, now.centers, self.w, 300, self.run, self.unit, frame=self.frame
+        return self._lloyd(now, 0.0)
+
+    def _lloyd(self, now: Division, gain: float) -> Division:
+        labels, _, _ = lloyd_passes(
+            self.X, now.centers, self.w, 300, self.run, self.unit, self.frame, gain
         )
-        return self.division(found[0])
+        return self.division(labels)
 
     def move_rows(self, now: Division) -> Division:
         """Hartigan's moves, of rows that are not much nearer to their own centre than to others."""
@@ -162,7 +194,8 @@ class DenseSpace:
             z = now.labels.copy()
             own, other = nearest_bounds(X, z, now.centers, self.run, frame=self.frame)
             C, W, N = moves.means(X, w, z, min(self.n, 2 * now.k + 16) + 1, unit)
-            rows = moves.rows_to_watch(own, other, w, z, now.weights, N, penalty, unit)
+            room = now.k < cap
+            rows = moves.rows_to_watch(own, other, w, z, now.weights, N, penalty, room, unit)
             if not patient(moves.move_rows, X, w, z, rows, C, W, N, penalty, cap, unit, -np.inf):
                 return now
             new = self.division(z)
@@ -195,7 +228,7 @@ class DenseSpace:
 def draw(X: np.ndarray, w: np.ndarray, count: int, rng: np.random.RandomState) -> np.ndarray:
     """Rows far from each other (k-means++), fewer than `count` where rows are equal."""
     seeds = np.empty((count, X.shape[1]))
-    return seeds[: patient(moves.draw_seeds, X, w, seeds, 0, rng.random_sample(count))]
+    return seeds[: patient(draws.draw_seeds, X, w, seeds, 0, rng.random_sample(count))]
 
 
 def boxes(X: np.ndarray, rows: np.ndarray) -> Iterator[np.ndarray]:

@@ -20,23 +20,21 @@ from dataclasses import replace
 from typing import Any, Literal, Self
 
 import numpy as np
-import scipy.sparse as sp
 
-from madbayes._engine.checks import check_rows, check_weight, weight_of_directions
-from madbayes._engine.frame import Frame, measure_to_fit
+from madbayes._engine.frame import measure_to_fit
 from madbayes._engine.partition import Partition
 from madbayes._engine.progress import Stage
 from madbayes._engine.rows import Rows, restore
-from madbayes._engine.threads import Run, workers
+from madbayes._engine.threads import workers
 from madbayes._estimators.centers import CentersMixin
-from madbayes._estimators.fitting import Options, begin, keep_choice, warn_if_unfinished
-from madbayes._search.driver import never_rising, search
-from madbayes._search.number import printed_number, search_number
-from madbayes._search.price import per_cluster
+from madbayes._estimators.checkpoint import NOT_KEPT, Checkpoint, Passes, checkpoint_of
+from madbayes._estimators.elsewhere import anywhere
+from madbayes._estimators.fitting import begin, keep_choice, warn_if_unfinished
+from madbayes._search.driver import never_rising
 from madbayes._search.staircase import Staircase
-from madbayes.cluster.farthest import first_gap, largest_gap
 from madbayes.cluster.path import find_path
-from madbayes.cluster.table import DENSE_VALUES, Clustering, Table
+from madbayes.cluster.solve import Problem, keep_core, printed_rows, search_table
+from madbayes.cluster.table import Clustering
 
 FIRST_STRETCH = 1024  # rows before the first look at who opens a cluster
 FAR_ROWS = 8192  # rows under the serial rule at a time
@@ -53,11 +51,11 @@ def assign_or_open(
     while first < n:
         last = min(n, first + stretch)
         changed |= partition.assign(centers, penalty, rows=(first, last)) > 0
-        far = partition.far_rows(first, last)
         room = max_clusters - centers.shape[0]
+        at_once = min(FAR_ROWS, max(256, GAPS // centers.shape[0])) if room > 0 else 0
+        far = partition.far_rows(first, last, at_once + 1)
         opened = far[:0]
         if far.size and room > 0:
-            at_once = min(FAR_ROWS, max(256, GAPS // centers.shape[0]))
             if far.size > at_once:  # the rest comes in the next stretch
                 last = int(far[at_once])
                 far = far[:at_once]
@@ -80,22 +78,36 @@ def update_means(partition: Partition, centers: np.ndarray) -> np.ndarray:
     return centers[filled]
 
 
+def one_pass(
+    partition: Partition, centers: np.ndarray, penalty: float, max_clusters: int | None
+) -> np.ndarray:
+    """2. and 3. from centres that are good already."""
+    n = partition.source.n
+    return update_means(
+        partition, assign_or_open(partition, centers, penalty, max_clusters or n + 1, n)[0]
+    )
+
+
 def dp_means(
     partition: Partition,
     penalty: float,
     *,
     max_clusters: int | None,
     max_iter: int,
+    passes: Passes = NOT_KEPT,
 ) -> Clustering:
-    """KJ Algorithm 1 on the rows of `partition`, in their order."""
+    """KJ Algorithm 1 on the rows of `partition`, in their order; `passes` keeps where it is."""
     n = partition.source.n
     cap = n + 1 if max_clusters is None else max_clusters  # the first one may lose its rows
-    centers = partition.middle()  # 1.
-    partition.assign(centers)
     history: list[float] = []
     converged = fresh_sums = False
-    n_iter = 0
-    stretch = FIRST_STRETCH
+    n_iter, stretch = 0, FIRST_STRETCH
+    past = passes.resume(partition)
+    if past is None:
+        centers = partition.middle()  # 1.
+        partition.assign(centers)
+    else:
+        centers, history, fresh_sums, n_iter, stretch = past
     stage = Stage("passes of Algorithm 1")
     while n_iter < max_iter and not converged:
         n_iter += 1
@@ -110,6 +122,7 @@ def dp_means(
             centers = update_means(partition, centers)  # 3.
             if changed:
                 history.append(partition.sse + penalty * centers.shape[0])
+            passes.keep(partition, (centers, history, fresh_sums, n_iter, stretch))
         else:
             converged = True  # 4.
     if not converged:
@@ -147,8 +160,7 @@ class DPMeans(CentersMixin):
         "cosine" compares directions: rows are taken at length 1 (block by block, X is not copied),
         centres have length 1, and the squared distance is 2 - 2 cos. With "paper" this is DP-vMF-
         means (Straub et al. 2015), for a given number of clusters spherical k-means (Dhillon &
-        Modha 2001). Rows of zeros are left out, with a
-        warning.
+        Modha 2001). Rows of zeros are left out, with a warning.
     n_init : int, default=1
         For "search": so many searches from different seeds, of which the best is taken.
     effort : float, default=1
@@ -157,6 +169,10 @@ class DPMeans(CentersMixin):
         For "paper": the order in which rows are visited; it matters for which rows open clusters.
     max_iter : int, default=300
         For "paper": passes at most.
+    checkpoint : path or None
+        For "paper": a file in which the fit writes, after passes, where it is. If it is
+        interrupted, the same fit again goes on from there, to the same result to the bit. The file
+        goes when the fit is done.
     random_state : int, RandomState or None
         Seed. The result is the same to the bit for any `n_jobs`.
     n_jobs : int or None
@@ -179,13 +195,18 @@ class DPMeans(CentersMixin):
         Sum of (weighted) squared distances to the centres.
     objective_history_ : array
         The objective after each pass or improvement; never rises (KJ Theorem 3.1).
+    coreset_size_, coreset_error_ : int, float
+        Only where a search went through a coreset: its rows, and by which share the squared error
+        of the centres found on it was off, measured on all rows.
     n_iter_, converged_
     n_features_in_, feature_names_in_
 
     Notes
     -----
-    "search" needs the rows in memory, and a copy of them. A CSR matrix of up to 2²⁵ values, zeros
-    included, is made dense for it; a larger one is searched as it is, with somewhat fewer moves.
+    "search" needs the rows in memory, and a copy of them. Of rows on disk (a memory map,
+    `madbayes.blocks`) with more than 2²⁵ values it takes a coreset instead, and then passes over
+    all rows. A CSR matrix of up to 2²⁵ values, zeros included, is made dense for it; a larger one
+    is searched as it is, with somewhat fewer moves.
 
     Examples
     --------
@@ -200,6 +221,8 @@ class DPMeans(CentersMixin):
     4
     """
 
+    _reads_blocks = True
+
     def __init__(
         self,
         penalty: float | Literal["auto", "farthest-first"] = "auto",
@@ -212,6 +235,7 @@ class DPMeans(CentersMixin):
         effort: float = 1.0,
         order: Literal["given", "random"] = "given",
         max_iter: int = 300,
+        checkpoint: Any = None,
         random_state: Any = None,
         n_jobs: int | None = None,
     ) -> None:
@@ -224,90 +248,56 @@ class DPMeans(CentersMixin):
         self.effort = effort
         self.order = order
         self.max_iter = max_iter
+        self.checkpoint = checkpoint
         self.random_state = random_state
         self.n_jobs = n_jobs
 
+    @anywhere
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Cluster the rows of X."""
-        X = check_rows(self, X)
-        weight = check_weight(sample_weight, X.shape[0])
-        if self._unit:
-            weight = weight_of_directions(X, weight)
+        X, weight = self._rows_to_fit(X, sample_weight)
         options = begin(self, "auto", "farthest-first")
-        searching = self.algorithm == "search"
-        if searching and sp.issparse(X) and X.shape[0] * X.shape[1] <= DENSE_VALUES:
-            X = X.toarray()
-        path = None
+        path = file = None
         with workers(self.n_jobs) as run:
             frame = measure_to_fit(Rows(X, unit=self._unit), weight, run)
+            rows = Problem(X, weight, frame, options, run, self._unit)
+            file, options = checkpoint_of(self, rows)
+            rows = replace(rows, options=options)
             if options.penalty == "auto":
                 path = find_path(
                     X, weight, options.cap, options.hint, options.random_state, run, unit=self._unit
                 )
-            solve = self._search if searching else self._print
-            result, penalty = solve(X, weight, options, path, frame, run)
+            if self.algorithm == "search":
+                result, penalty, core = search_table(rows, path, one_pass)
+            else:
+                result, penalty, core = *self._print(rows, path, file), None
+        remarks = keep_core(self, core, X.shape[0])
         warn_if_unfinished(self, result.converged)
         if path is not None:
-            keep_choice(self, path, result.k, penalty)
+            keep_choice(self, path, result.k, penalty, remarks)
         self._store_result(result, penalty, Rows(X).dtype)
         self._calibrate(X, self.labels_, weight)
+        if file is not None:
+            file.remove()
         return self
 
-    def _search(
-        self,
-        X: Any,
-        weight: np.ndarray | None,
-        options: Options,
-        path: Staircase | None,
-        frame: Frame,
-        run: Run,
-    ) -> tuple[Clustering, float]:
-        """The search, at a penalty or for the number of clusters that was chosen."""
-        table = Table.arranged(X, weight, run, frame, unit=self._unit)
-        common = options.for_search(run)
-        space = table.space(per_cluster(1.0, options.cap, table.used.size))
-        if path is not None or options.penalty == "farthest-first":
-            number, first, centers = options.hint or 1, None, []
-            if path is not None:
-                number, first = path.best().number, path.best().price
-                centers = table.shifted([path.centers_at(first)])
-            cap = options.cap or table.used.size
-            found, history, penalty = search_number(
-                space, min(number, cap), first, max_clusters=cap, centers=centers, **common
-            )
-        else:
-            penalty = options.penalty
-            space = replace(space, price=replace(space.price, penalty=penalty))
-            found, history = search(space, **common)
-        return table.result(found, history, penalty), penalty
-
     def _print(
-        self,
-        X: Any,
-        weight: np.ndarray | None,
-        options: Options,
-        path: Staircase | None,
-        frame: Frame,
-        run: Run,
+        self, rows: Problem, path: Staircase | None, file: Checkpoint | None
     ) -> tuple[Clustering, float]:
         """Algorithm 1, at a penalty or at one that gives the number of clusters that was chosen."""
+        options, weight, run = rows.options, rows.weight, rows.run
         permutation = None
         if self.order == "random":
-            permutation = options.random_state.permutation(X.shape[0])
+            permutation = options.random_state.permutation(rows.X.shape[0])
             weight = None if weight is None else weight[permutation]
-        source = Rows(X, permutation, unit=self._unit)
+        source = Rows(rows.X, permutation, unit=self._unit)
+        known = {} if file is None or file.past is None else dict(file.past["known"])
+        limits: Any = {"max_clusters": options.cap, "max_iter": options.max_iter}
 
         def solve(penalty: float) -> Clustering:
-            partition = Partition(source, weight, run, frame, unit=self._unit)
-            return dp_means(partition, penalty, max_clusters=options.cap, max_iter=options.max_iter)
+            partition = Partition(source, weight, run, rows.frame, unit=self._unit)
+            passes = Passes(file, known=dict(known))
+            return dp_means(partition, penalty, **limits, passes=passes)
 
-        penalty = options.penalty
-        if path is not None:
-            number = path.best().number
-            first = first_gap(source, weight, number, run, unit=self._unit)
-            penalty, result = printed_number(solve, lambda found: found.k, number, first)
-        else:
-            if penalty == "farthest-first":
-                penalty = largest_gap(source, weight, options.hint or 1, run, unit=self._unit)
-            result = solve(penalty)
+        result, penalty = printed_rows(rows, path, source, weight, solve, known)
         return replace(result, labels=restore(result.labels, permutation)), penalty

@@ -5,6 +5,7 @@
 3. λ is the squared distance found in the last round.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -76,24 +77,38 @@ def largest_gap(
         mean = mean / np.linalg.norm(mean)
     closest = np.full(source.n, np.inf)
 
-    def partial(cut: tuple[int, int]) -> None:
-        here = closest[cut[0] : cut[1]]
-        np.minimum(here, squared_distances(source, *cut, member)[0], out=here)
+    def farthest_from(member: np.ndarray) -> tuple[int, float]:
+        def partial(cut: tuple[int, int]) -> None:
+            here = closest[cut[0] : cut[1]]
+            np.minimum(here, squared_distances(source, *cut, member)[0], out=here)
 
-    member = mean[None, :]  # 1.
-    for round_ in range(1, k + 1):  # 2.
         run(partial, cuts)
         if left_out is not None:
             closest[left_out] = 0.0
-        farthest = int(np.argmax(closest))
-        if closest[farthest] == 0.0:
+        row = int(np.argmax(closest))
+        return row, float(closest[row])
+
+    return last_gap(mean, k, farthest_from, source.take)
+
+
+def last_gap(
+    mean: np.ndarray,
+    k: int,
+    farthest_from: Callable[[np.ndarray], tuple[int, float]],
+    take: Callable[[np.ndarray], np.ndarray],
+) -> float:
+    """Steps 1 to 3: `farthest_from` adds a member to T and returns the row farthest from T."""
+    member, gap = mean[None, :], 0.0  # 1.
+    for round_ in range(1, k + 1):  # 2.
+        row, gap = farthest_from(member)
+        if gap == 0.0:
             raise ValueError(
                 f"n_clusters={k} is more than X can give: after {round_ - 1} rows there is no "
                 "different one left. Ask for fewer clusters."
             )
         if round_ < k:
-            member = source.take(np.array([farthest]))
-    return float(closest[farthest])  # 3.
+            member = take(np.array([row]))
+    return gap  # 3.
 
 
 def first_gap(

@@ -8,8 +8,9 @@ import numpy as np
 from madbayes._engine.lloyd import lloyd_passes
 from madbayes._engine.progress import Stage
 from madbayes._engine.threads import Run, patient
+from madbayes._kernels.draws import draw_seeds
 from madbayes._kernels.lloyd import lloyd
-from madbayes._kernels.moves import draw_seeds, means
+from madbayes._kernels.moves import means
 from madbayes._kernels.ward import cut_tree, ward_tree
 from madbayes._search.staircase import plateau
 from madbayes.cluster.links import LEVEL, link_strengths, score

@@ -12,41 +12,26 @@ and Hodgson 1998 for that); the result is the one of the plain loop.
 """
 
 import warnings
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Literal, Self
 
 import numpy as np
-import scipy.sparse as sp
 from sklearn.exceptions import ConvergenceWarning
 
-from madbayes._engine.checks import (
-    check_choice,
-    check_count,
-    check_rows,
-    check_weight,
-    weight_of_directions,
-)
+from madbayes._engine.checks import check_count
 from madbayes._engine.frame import measure_to_fit
 from madbayes._engine.partition import Partition
 from madbayes._engine.progress import Stage
-from madbayes._engine.rows import Rows, arrange, restore, segments, unit_rows
-from madbayes._engine.seeding import kmeans_plus_plus, random_rows, squared_distances
+from madbayes._engine.rows import Rows, arrange, restore
 from madbayes._engine.threads import Run, workers
 from madbayes._estimators.centers import CentersMixin
+from madbayes._estimators.checkpoint import NOT_KEPT, Passes, checkpoint_of
+from madbayes._estimators.elsewhere import anywhere
 from madbayes._estimators.fitting import Options, begin
-from madbayes._search.driver import never_rising, search
-from madbayes._search.price import fixed
-from madbayes.cluster.table import DENSE_VALUES, Table
-
-
-@dataclass(frozen=True)
-class KMeansResult:
-    labels: np.ndarray
-    centers: np.ndarray
-    inertia: float
-    history: list[float]
-    n_iter: int
-    converged: bool
+from madbayes._search.driver import never_rising
+from madbayes.cluster.solve import Problem, keep_core, search_fixed
+from madbayes.cluster.starts import count_starts, first_centers
+from madbayes.cluster.table import Clustering
 
 
 def assign(partition: Partition, centers: np.ndarray) -> int:
@@ -61,30 +46,14 @@ def fill_empty(partition: Partition, centers: np.ndarray) -> np.ndarray:
     if empty.size == 0:
         return centers
     centers = centers.copy()
-    d2 = own_distances(partition, centers)
-    if partition.weight.shape[0]:
-        d2[partition.weight == 0] = 0.0
-    for cluster, row in zip(empty, np.argsort(-d2, kind="stable"), strict=False):
+    rows, d2 = partition.farthest(centers, empty.size)
+    for cluster, row, far in zip(empty, rows, d2, strict=False):
         x = partition.source.take(np.array([row]))[0]
         rounding = 4.0 * np.finfo(np.float64).eps * np.abs(x).max()
-        if d2[row] > x.size * rounding**2:  # not just the mean of equal rows, rounded
-            w = partition.weight[row] if partition.weight.shape[0] else 1.0
+        if far > x.size * rounding**2:  # not just the mean of equal rows, rounded
             centers[cluster] = x
-            partition.move(int(row), int(cluster), gain=w * d2[row])
+            partition.move(int(row), int(cluster), d2=far)
     return centers
-
-
-def own_distances(partition: Partition, centers: np.ndarray) -> np.ndarray:
-    """The squared distance of each row to the centre of its label."""
-    out = np.empty(partition.source.n)
-
-    def partial(cut: tuple[int, int]) -> None:
-        for a, b, block in partition.source.blocks(*cut):
-            diff = block - centers[partition.labels[a:b]]
-            out[a:b] = np.einsum("ij,ij->i", diff, diff)
-
-    partition.run(partial, segments(partition.source.n, 1))
-    return out
 
 
 def update_means(partition: Partition, centers: np.ndarray) -> np.ndarray:
@@ -98,12 +67,15 @@ def lloyd(
     *,
     max_iter: int,
     tol: float,
-) -> KMeansResult:
-    """Steps 1 to 3 from the given centres; `tol` bounds the squared movement of all centres."""
+    passes: Passes = NOT_KEPT,
+) -> Clustering:
+    """Steps 1 to 3 from the given centres; `tol` bounds the squared movement of all centres, and
+    `passes` keeps where it is."""
     history: list[float] = []
-    converged = False
-    fresh_sums = False
+    converged = fresh_sums = False
     n_iter = 0
+    if (past := passes.resume(partition)) is not None:
+        centers, history, fresh_sums, n_iter = past
     stage = Stage("k-means", 100)
     while n_iter < max_iter and not converged:
         n_iter += 1
@@ -128,11 +100,13 @@ def lloyd(
             if shift <= tol:  # 3. hardly anything moves
                 converged = True
                 assign(partition, centers)
+        if not converged:
+            passes.keep(partition, (centers, history, fresh_sums, n_iter))
     if not converged:
         assign(partition, centers)
     inertia = partition.measure_sse(centers)
     history = never_rising([*history, inertia], passes=True)
-    return KMeansResult(partition.labels, centers, inertia, history, n_iter, converged)
+    return Clustering(partition.labels, centers, inertia, inertia, history, n_iter, converged)
 
 
 class KMeans(CentersMixin):
@@ -147,7 +121,8 @@ class KMeans(CentersMixin):
         The number of clusters.
     init : {"k-means++", "random"}, array of shape (n_clusters, n_features) or callable
         The first centres. "k-means++" draws rows far from each other (greedy form), "random" draws
-        rows at random; a callable gets ``(X, n_clusters, random_state)``.
+        rows at random; of a table of more than 2¹⁷ rows (and 64 for each cluster) both draw from
+        evenly spaced ones. A callable gets ``(X, n_clusters, random_state)``.
     algorithm : {"paper", "search"}, default="paper"
         "paper": Lloyd's passes from each start. "search": the search of `DPMeans` with the number
         of clusters fixed, which takes longer than one start and ends lower than the best of many.
@@ -165,6 +140,10 @@ class KMeans(CentersMixin):
         "cosine" is spherical k-means (Dhillon & Modha 2001): rows are taken at length 1 (block by
         block, X is not copied), centres have length 1, and the squared distance is 2 - 2 cos. Rows
         of zeros are left out, with a warning.
+    checkpoint : path or None
+        For "paper": a file in which the fit writes, after passes, where it is. If it is
+        interrupted, the same fit again goes on from there, to the same result to the bit. The file
+        goes when the fit is done.
     random_state : int, RandomState or None
         Seed for the first centres. The result is the same to the bit for any `n_jobs`.
     n_jobs : int or None
@@ -178,6 +157,8 @@ class KMeans(CentersMixin):
         Sum of (weighted) squared distances to the centres.
     objective_history_ : array
         The objective after each pass of the best start; never rises.
+    coreset_size_, coreset_error_ : int, float
+        Only where a search went through a coreset, as in `DPMeans`.
     n_clusters_, n_iter_, converged_
     n_features_in_, feature_names_in_
 
@@ -193,6 +174,8 @@ class KMeans(CentersMixin):
     16.0
     """
 
+    _reads_blocks = True
+
     def __init__(
         self,
         n_clusters: int = 8,
@@ -204,6 +187,7 @@ class KMeans(CentersMixin):
         max_iter: int = 300,
         tol: float = 1e-4,
         metric: str = "euclidean",
+        checkpoint: Any = None,
         random_state: Any = None,
         n_jobs: int | None = None,
     ) -> None:
@@ -215,124 +199,91 @@ class KMeans(CentersMixin):
         self.max_iter = max_iter
         self.tol = tol
         self.metric = metric
+        self.checkpoint = checkpoint
         self.random_state = random_state
         self.n_jobs = n_jobs
 
+    @anywhere
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Cluster the rows of X."""
-        X = check_rows(self, X)
-        weight = check_weight(sample_weight, X.shape[0])
-        if self._unit:
-            weight = weight_of_directions(X, weight)
-        k = check_count("n_clusters", self.n_clusters)
-        if k > X.shape[0]:
-            raise ValueError(
-                f"n_clusters={k} must be <= n_samples={X.shape[0]}: a cluster needs a row."
-            )
-        options = begin(self)
-        if not isinstance(self.tol, (int, float, np.number)) or not 0 <= self.tol < np.inf:
-            raise ValueError(f"tol={self.tol!r} must be a number >= 0.")
+        X, weight = self._rows_to_fit(X, sample_weight)
+        k, options = self._check(X.shape[0])
         with workers(self.n_jobs) as run:
             solve = self._search if self.algorithm == "search" else self._restart
             best = solve(X, weight, k, options, run)
-        distinct = np.unique(best.labels).size
+        self._store(best, k, np.unique(best.labels).size, Rows(X).dtype)
+        self._calibrate(X, self.labels_, weight)
+        return self
+
+    def _check(self, n: int) -> tuple[int, Options]:
+        """The parameters, for a table of n rows."""
+        k = check_count("n_clusters", self.n_clusters)
+        if k > n:
+            raise ValueError(f"n_clusters={k} must be <= n_samples={n}: a cluster needs a row.")
+        options = begin(self)
+        if not isinstance(self.tol, (int, float, np.number)) or not 0 <= self.tol < np.inf:
+            raise ValueError(f"tol={self.tol!r} must be a number >= 0.")
+        return k, options
+
+    def _store(self, best: Clustering, k: int, distinct: int, dtype: np.dtype) -> None:
+        """What was found; `distinct` clusters have rows."""
         if distinct < k:
             warnings.warn(
                 f"Number of distinct clusters ({distinct}) found smaller than n_clusters ({k}). "
                 "Possibly due to duplicate points in X.",
                 ConvergenceWarning,
-                stacklevel=2,
+                stacklevel=4,
             )
         elif not best.converged:
             warnings.warn(
                 f"KMeans did not converge in max_iter={self.max_iter} passes; rows still change "
                 "their cluster. Raise max_iter or tol.",
                 ConvergenceWarning,
-                stacklevel=2,
+                stacklevel=4,
             )
         self.labels_ = best.labels
-        self._store_centers(best.centers, Rows(X).dtype)
+        self._store_centers(best.centers, dtype)
         self.inertia_ = self.objective_ = best.inertia
         self.objective_history_ = np.array(best.history)
         self.n_clusters_ = k
         self.n_iter_ = best.n_iter
         self.converged_ = best.converged
-        self._calibrate(X, self.labels_, weight)
-        return self
-
-    def _count_starts(self) -> int:
-        if hasattr(self.init, "__array__") or isinstance(self.init, (list, tuple)):
-            return 1
-        if isinstance(self.init, str) and self.n_init == "auto":
-            return 1 if self.init == "k-means++" else 10
-        return 10 if self.n_init == "auto" else check_count("n_init", self.n_init)
 
     def _restart(
         self, X: Any, weight: np.ndarray | None, k: int, options: Options, run: Run
-    ) -> KMeansResult:
+    ) -> Clustering:
         """Lloyd's passes from one or more starts; the best."""
-        source, weight, order = arrange(X, weight, unit=self._unit)
-        frame = measure_to_fit(source, weight, run)
-        results = []
-        for _ in range(self._count_starts()):
-            partition = Partition(source, weight, run, frame, unit=self._unit)
-            centers = self._first_centers(X, partition, k, options.random_state, run)
-            tol = self.tol * mean_variance(partition) if self.tol else 0.0
-            results.append(lloyd(partition, centers, max_iter=options.max_iter, tol=tol))
-        best = min(results, key=lambda result: result.inertia)
+        source, w, order = arrange(X, weight, unit=self._unit)
+        frame = measure_to_fit(source, w, run)
+        file, options = checkpoint_of(self, Problem(X, weight, frame, options, run, self._unit))
+        past = {} if file is None or file.past is None else file.past
+        best: Any = past.get("best")
+        rng = options.random_state
+        for start in range(past.get("start", 0), count_starts(self.init, self.n_init)):
+            partition = Partition(source, w, run, frame, unit=self._unit)
+            centers: Any = None
+            if file is None or file.past is None:  # else it goes on from those in the file
+                centers = first_centers(self.init, X, partition, k, rng)
+            tol = self.tol * partition.mean_variance() if self.tol else 0.0
+            passes = Passes(file, start=start, best=best, random_state=rng)
+            result = lloyd(partition, centers, max_iter=options.max_iter, tol=tol, passes=passes)
+            best = result if best is None or result.inertia < best.inertia else best
+        if file is not None:
+            file.remove()
         return replace(best, labels=restore(best.labels, order))
 
     def _search(
         self, X: Any, weight: np.ndarray | None, k: int, options: Options, run: Run
-    ) -> KMeansResult:
+    ) -> Clustering:
         """The search of `DPMeans`, with as many clusters as asked for and no price on them."""
         if not isinstance(self.init, str) or self.init != "k-means++":
             raise ValueError(
                 f"init={self.init!r} is for algorithm='paper'; the search has its own starts."
             )
-        if sp.issparse(X) and X.shape[0] * X.shape[1] <= DENSE_VALUES:
-            X = X.toarray()
         frame = measure_to_fit(Rows(X, unit=self._unit), weight, run)
-        table = Table.arranged(X, weight, run, frame, unit=self._unit)
-        space = table.space(fixed(k, table.used.size))
-        found, history = search(space, **options.for_search(run))
-        result = table.result(found, history, 0.0)
-        centers = result.centers[np.minimum(np.arange(k), result.k - 1)]  # too few different rows
-        return KMeansResult(
-            result.labels, centers, result.inertia, result.history, result.n_iter, True
-        )
-
-    def _first_centers(
-        self, X: Any, partition: Partition, k: int, random_state: Any, run: Run
-    ) -> np.ndarray:
-        source, weight = partition.source, partition.weight
-        if isinstance(self.init, str):
-            check_choice("init", self.init, "k-means++", "random")
-            if self.init == "random":
-                return random_rows(source, weight, k, random_state, run)
-            return kmeans_plus_plus(source, weight, k, random_state, run)
-        given = self.init(X, k, random_state) if callable(self.init) else self.init
-        centers = np.array(given, dtype=np.float64, order="C")
-        if centers.shape != (k, source.d):
-            raise ValueError(
-                f"init has shape {centers.shape}, but {k} centres of {source.d} features are "
-                f"needed: {(k, source.d)}."
-            )
-        if not np.isfinite(centers).all():
-            raise ValueError("init contains NaN or infinity; centres must be finite numbers.")
-        if self._unit and not centers.any(axis=1).all():
-            raise ValueError("init has a row of zeros, which has no direction (metric='cosine').")
-        return unit_rows(centers) if self._unit else centers
-
-
-def mean_variance(partition: Partition) -> float:
-    """The mean over the columns of the variance of the rows, which scales `tol`."""
-    mean = partition.frame.mean[None, :]
-    source, weight = partition.source, partition.weight
-
-    def partial(cut: tuple[int, int]) -> float:
-        d2 = squared_distances(source, *cut, mean)[0]
-        return float((weight[cut[0] : cut[1]] * d2 if weight.shape[0] else d2).sum())
-
-    total = sum(partition.run(partial, segments(source.n, 1)))
-    return total / (partition.frame.total_weight * source.d)
+        rows = Problem(X, weight, frame, options, run, self._unit)
+        checkpoint_of(self, rows)  # complains if there is one
+        result, core = search_fixed(rows, k)
+        keep_core(self, core, X.shape[0])
+        few = np.minimum(np.arange(k), result.k - 1)  # fewer different rows than k
+        return replace(result, centers=result.centers[few])

@@ -18,9 +18,8 @@ import numpy as np
 
 from madbayes._engine.threads import patient
 from madbayes._kernels import medoids as kernels
-from madbayes._kernels.links import weakest_links
 from madbayes._search.staircase import Choice, Staircase, in_words
-from madbayes.cluster.links import LEVEL, NEIGHBOURS, WINDOW, score
+from madbayes.cluster.links import LEVEL, score, weakest_links
 from madbayes.cluster.medoid_search import assign, grow, paid, swap
 
 SAMPLE = 2000  # rows that "auto" looks at
@@ -71,8 +70,7 @@ def links(
     between = (between + between.T) / 2
     np.fill_diagonal(between, 0.0)
     to = np.ascontiguousarray(D[np.ix_(medoids, held)].T, dtype=np.float64) ** power
-    order = np.argsort(between, axis=1, kind="stable")
-    return weakest_links(to, between, order, weight[held], NEIGHBOURS, WINDOW)
+    return weakest_links(to, between, weight[held])
 
 
 def votes(

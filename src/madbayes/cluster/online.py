@@ -16,7 +16,7 @@ from madbayes._engine.checks import (
 )
 from madbayes._engine.frame import check_reach, measure_to_fit
 from madbayes._engine.reservoir import ROWS
-from madbayes._engine.rows import COPY_VALUES, Rows
+from madbayes._engine.rows import Rows
 from madbayes._engine.threads import workers
 from madbayes._estimators.centers import CentersMixin
 from madbayes.cluster.stream import Rule, Stream, follow
@@ -25,6 +25,7 @@ from madbayes.cluster.stream import Rule, Stream, follow
 class OnlineMixin(CentersMixin, ABC):
     """Base of `OnlineKMeans` and `OnlineDPMeans`."""
 
+    _reads_blocks = True
     _stream: Stream
     step: float | str
     half_life: float | None
@@ -34,10 +35,7 @@ class OnlineMixin(CentersMixin, ABC):
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Start afresh and let the rows of X pass by, `n_passes` times."""
-        X = check_rows(self, X)
-        weight = check_weight(sample_weight, X.shape[0])
-        if self._unit:
-            weight = weight_of_directions(X, weight)
+        X, weight = self._rows_to_fit(X, sample_weight)
         check_choice("order", self.order, "given", "random")
         n_passes = check_count("n_passes", self.n_passes)
         random_state = check_random_state(self.random_state)
@@ -129,22 +127,17 @@ class OnlineMixin(CentersMixin, ABC):
         weight = np.ones(source.n) if weight is None else np.array(weight)
         weight = weight if permutation is None else weight[permutation]
         labels, error = np.empty(source.n, np.int64), 0.0
-        step = max(16, COPY_VALUES // source.d)
         with workers(1) as run:
             frame = measure_to_fit(source, weight, run)
             if not rule.unit:
                 check_reach(stream.centers[: stream.k], frame, source.d)
             for a, b, block in source.blocks(0, source.n):
-                for first in range(a, b, step):
-                    last = min(b, first + step)
-                    rows = block[first - a : last - a]
-                    rows = np.ascontiguousarray(rows, np.float64)
-                    rows.flags.writeable = False
-                    recent = rule.half_life or (ROWS if rule.step else 0.0)
-                    stream.sample.add(rows, weight[first:last], stream.seen, recent)
-                    part = follow(stream, rows, weight[first:last], rule, **options)
-                    labels[first:last] = part[0]
-                    error += part[1]
+                rows = np.ascontiguousarray(block, np.float64)
+                rows.flags.writeable = False
+                recent = rule.half_life or (ROWS if rule.step else 0.0)
+                stream.sample.add(rows, weight[a:b], stream.seen, recent)
+                labels[a:b], part = follow(stream, rows, weight[a:b], rule, **options)
+                error += part
         return labels, error
 
     def _steps(self) -> tuple[float, float]:

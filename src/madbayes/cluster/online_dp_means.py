@@ -12,7 +12,7 @@ from madbayes._engine.checks import (
 )
 from madbayes._engine.frame import measure_to_fit
 from madbayes._engine.lloyd import nearest
-from madbayes._engine.rows import COPY_VALUES, Rows
+from madbayes._engine.rows import BLOCK_VALUES, Rows
 from madbayes._engine.threads import workers
 from madbayes._estimators.fitting import AUTOMATIC, Options, begin, keep_choice
 from madbayes.cluster.farthest import largest_gap
@@ -214,7 +214,7 @@ class OnlineDPMeans(OnlineMixin):
             seed = np.random.RandomState(options.random_state.randint(2**31 - 1))
             self._summary = Summary(X.shape[1], self._unit, self._steps()[1], seed)
         source, order = Rows(X, unit=self._unit), order[weight[order] > 0]
-        step = max(16, COPY_VALUES // source.d)
+        step = max(16, BLOCK_VALUES // source.d)
         with workers(self.n_jobs) as run:
             measure_to_fit(source, weight, run)  # complains about values that cannot be squared
             for a in range(0, len(order), step):

@@ -6,7 +6,8 @@ rows and centres of length 1 (`unit`). A cluster of weight W whose rows add up t
 
 1. *Start.* Over-segment (k-means++ seeds, a few Lloyd passes) and merge while a merge costs less
    than λ.
-2. *Moves.* Merges, Lloyd, Hartigan's exact moves of single rows.
+2. *Combine.* All centres of two divisions, merged in the same way, and a few Lloyd passes.
+3. *Moves.* Merges, Lloyd, Hartigan's exact moves of single rows.
 """
 
 from collections.abc import Iterator, Sequence
@@ -27,6 +28,7 @@ from madbayes._search.price import Price
 
 FIRST_SEEDS = 128
 MOST_SEEDS = 1024
+GLIDE = 3e-4  # a pass of Lloyd that gains less than this share of the error is the last
 
 
 @dataclass(frozen=True)
@@ -39,6 +41,7 @@ class SparseSpace:
     run: Run = serial
     unit: bool = False
 
+    crosses = True
     neighbours = 6  # a relaxation costs more here than among dense rows
     redraw_any = True
     tries = 1
@@ -140,17 +143,40 @@ class SparseSpace:
         """Merges of many small clusters, until a merge costs more than the penalty."""
         m = FIRST_SEEDS
         while True:
-            some = np.sort(rng.permutation(self.n)[: 4000 + 8 * m])
-            seeds = self.part(some, self.n).draw(min(m, self.n), rng)
-            labels = lloyd_passes(self.X, seeds, self.w, 3, self.run, self.unit)[0]
-            merged = self.merge(self.division(labels))
-            fine = 3 * merged.k <= m or merged.k == self.price.cap or len(seeds) < m
+            merged, seeds = self._merge_seeds(m, rng)
+            fine = 3 * merged.k <= m or merged.k == self.price.cap or seeds < m
             if fine or 2 * m > MOST_SEEDS:
                 yield merged.centers
                 return
             m *= 2
 
-    # 2. Moves
+    def _merge_seeds(self, m: int, rng: np.random.RandomState) -> tuple[Division, int]:
+        """m small clusters after the merges that pay; and m, less where rows are equal."""
+        some = np.sort(rng.permutation(self.n)[: 4000 + 8 * m])
+        seeds = self.part(some, self.n).draw(min(m, self.n), rng)
+        labels = lloyd_passes(self.X, seeds, self.w, 3, self.run, self.unit)[0]
+        return self.merge(self.division(labels)), len(seeds)
+
+    # 2. Combinations
+
+    def sow(self, k: int, rng: np.random.RandomState) -> Division:
+        """Another start: twice as many seeds, merged down to k clusters."""
+        return self.division(self._at(k)._merge_seeds(2 * k, rng)[0].labels)
+
+    def cross(self, one: Division, other: Division, k: int) -> Division:
+        """The clusters around the centres of both, merged down to k."""
+        both = self.settle(np.vstack([one.centers, other.centers]))
+        return self.division(self._at(k).merge(both).labels)
+
+    def _at(self, k: int) -> "SparseSpace":
+        """With k clusters and no price."""
+        return replace(self, price=Price(0.0, k))
+
+    def glide(self, now: Division) -> Division:
+        """Lloyd's passes while they gain something."""
+        return self._lloyd(now, GLIDE)
+
+    # 3. Moves
 
     def moves(self) -> Sequence[Step]:
         return self.merge, self.follow_lloyd, self.move_rows
@@ -165,7 +191,10 @@ class SparseSpace:
 
     def follow_lloyd(self, now: Division) -> Division:
         """Nearest centres and means, until nothing moves."""
-        found = lloyd_passes(self.X, now.centers, self.w, 300, self.run, self.unit)
+        return self._lloyd(now, 0.0)
+
+    def _lloyd(self, now: Division, gain: float) -> Division:
+        found = lloyd_passes(self.X, now.centers, self.w, 300, self.run, self.unit, gain=gain)
         return self.division(found[0])
 
     def move_rows(self, now: Division) -> Division:

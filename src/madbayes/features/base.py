@@ -34,6 +34,7 @@ def check_effort(effort: Any) -> float:
 class FeaturesMixin(SaveMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     """Estimators with `components_` and `assignments_`."""
 
+    _reads_blocks = True
     n_init: int | str
     effort: float
     random_state: Any

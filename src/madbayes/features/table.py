@@ -7,6 +7,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from madbayes._engine.checks import check_weight
+from madbayes._engine.rows import Rows
 
 WIDE_ROWS = 4000  # wide tables of up to so many rows are turned before the search
 FEW_COLUMNS = 8  # no fewer directions are ever kept
@@ -49,8 +50,8 @@ def check_table_to_fit(X: Any, sample_weight: Any, A: np.ndarray | None = None) 
     if weight is not None:
         unit = float(2.0 ** np.floor(np.log2(weight.max())))
         weight = weight / unit
-    values = X.data if sp.issparse(X) else X
-    largest = max(float(values.max(initial=0)), -float(values.min(initial=0)))
+    parts = [X.data] if sp.issparse(X) else (block for *_, block in Rows(X).blocks(0, X.shape[0]))
+    largest = max((float(np.abs(part).max(initial=0)) for part in parts), default=0.0)
     if A is not None:
         largest += float(np.abs(A).sum(axis=0).max(initial=0.0))
     count = float(X.shape[0] * X.shape[1])

@@ -58,42 +58,70 @@ def objective(
     return error + local * n_local + glob * len(clusters)
 
 
-def assign_rows(
-    rows: Grouped, z: np.ndarray, centers: np.ndarray, local: float, glob: float
-) -> np.ndarray:
-    """4. z is updated; returns all centres."""
-    return hdp.assign_or_open(rows.X, rows.w, rows.start, z, centers, len(centers), local, glob)[0]
+class Allotment:
+    """The grouped rows and their labels, under way: steps 4 to 6."""
 
+    def __init__(self, rows: Grouped) -> None:
+        self.rows = rows
+        self.z = np.zeros(len(rows.X), np.int64)
+        self._before = self.z
 
-def assign_local_clusters(
-    rows: Grouped, z: np.ndarray, centers: np.ndarray, glob: float
-) -> np.ndarray:
-    """5. DP-means over the local means; returns the new label of each row."""
-    k = len(centers)
-    M, A, label, member = hdp.local_clusters(rows.X, rows.w, rows.start, z, k)
-    each = np.arange(len(M) + 1)
-    hdp.assign_or_open(M, A, each, label, centers, k, 0.0, glob)
-    return label[member]
+    def remember(self) -> None:
+        self._before = self.z.copy()
 
+    def unchanged(self) -> bool:
+        """Whether all labels are those that were remembered."""
+        return np.array_equal(self.z, self._before)
 
-def update_means(rows: Grouped, z: np.ndarray) -> np.ndarray:
-    """6. Means of what is left; clusters without rows are dropped, labels move up."""
-    k = close_gaps(z, np.bincount(z))
-    return means(rows.X, rows.w, z, k, False)[0]
+    def assign_rows(self, centers: np.ndarray, local: float, glob: float) -> np.ndarray:
+        """4. Returns all centres."""
+        rows, k = self.rows, len(centers)
+        return hdp.assign_or_open(rows.X, rows.w, rows.start, self.z, centers, k, local, glob)[0]
+
+    def assign_local_clusters(self, centers: np.ndarray, glob: float) -> None:
+        """5. DP-means over the local means."""
+        M, A, label = self.local_clusters(len(centers))
+        each = np.arange(len(M) + 1)
+        hdp.assign_or_open(M, A, each, label, centers, len(centers), 0.0, glob)
+        self.follow(label)
+
+    def local_clusters(self, k: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Means, weights and labels of the local clusters."""
+        rows = self.rows
+        M, A, label, self._member = hdp.local_clusters(rows.X, rows.w, rows.start, self.z, k)
+        return M, A, label
+
+    def follow(self, label: np.ndarray) -> None:
+        """Rows go where their local cluster goes."""
+        self.z = label[self._member]
+
+    def update_means(self) -> np.ndarray:
+        """6. Means of what is left; clusters without rows are dropped, labels move up."""
+        k = close_gaps(self.z, np.bincount(self.z))
+        return means(self.rows.X, self.rows.w, self.z, k, False)[0]
+
+    def objective(self, centers: np.ndarray, local: float, glob: float) -> float:
+        """KJ Eq. 2; `centers` are the means."""
+        rows, k = self.rows, len(centers)
+        return hdp.objective(rows.X, rows.w, rows.start, self.z, k, local, glob)
 
 
 def hard_hdp(rows: Grouped, local: float, glob: float, max_iter: int) -> Sharing:
     """KJ Algorithm 2."""
-    z = np.zeros(len(rows.X), np.int64)  # 1., 2.
-    centers = update_means(rows, z)
+    return algorithm2(Allotment(rows), local, glob, max_iter)
+
+
+def algorithm2(state: Allotment, local: float, glob: float, max_iter: int) -> Sharing:
+    """The same for rows that may be elsewhere."""
+    centers = state.update_means()  # 1., 2.
     history: list[float] = []
     converged = False
     while len(history) < max_iter and not converged:  # 3.
-        before = z.copy()
-        centers = assign_rows(rows, z, centers, local, glob)  # 4.
-        z = assign_local_clusters(rows, z, centers, glob)  # 5.
-        centers = update_means(rows, z)  # 6.
-        F = hdp.objective(rows.X, rows.w, rows.start, z, len(centers), local, glob)
+        state.remember()
+        centers = state.assign_rows(centers, local, glob)  # 4.
+        state.assign_local_clusters(centers, glob)  # 5.
+        centers = state.update_means()  # 6.
+        F = state.objective(centers, local, glob)
         history.append(min(F, history[-1]) if history else F)  # not even by rounding
-        converged = np.array_equal(z, before)
-    return Sharing(z, history, len(history), converged)
+        converged = state.unchanged()
+    return Sharing(state.z, history, len(history), converged)

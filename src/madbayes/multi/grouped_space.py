@@ -24,7 +24,7 @@ import numpy as np
 from madbayes._engine.groups import starts
 from madbayes._engine.lloyd import lloyd_passes, serial
 from madbayes._engine.threads import Run, patient
-from madbayes._kernels import hdp, moves
+from madbayes._kernels import draws, hdp, moves
 from madbayes._kernels.moves import TOL
 from madbayes._kernels.ward import merge_below
 from madbayes._search.division import Division, without_gaps
@@ -46,6 +46,7 @@ class GroupedSpace:
     price: SharedPrice
     run: Run = serial
 
+    crosses = False
     neighbours = 8
     redraw_any = False
     tries = 3
@@ -109,7 +110,7 @@ class GroupedSpace:
         return draw(self.X, self.w, count, rng)
 
     def redraw(self, centers: np.ndarray, most: int, rng: np.random.RandomState) -> np.ndarray:
-        return moves.redraw_some(self.X, self.w, centers, most, rng.random_sample(3 + 2 * most))
+        return draws.redraw_some(self.X, self.w, centers, most, rng.random_sample(3 + 2 * most))
 
     # 1. Start
 

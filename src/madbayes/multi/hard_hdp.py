@@ -17,6 +17,7 @@ from madbayes._engine.rows import Rows
 from madbayes._engine.seeding import squared_distances
 from madbayes._engine.threads import workers
 from madbayes._estimators.centers import CentersMixin
+from madbayes._estimators.elsewhere import anywhere
 from madbayes._estimators.novelty_mixin import Closest
 from madbayes.multi.sharing import SharedClusters
 
@@ -109,6 +110,9 @@ class HardHDP(SharedClusters, CentersMixin):
     array([ True])
     """
 
+    _reads_blocks = True
+
+    @anywhere
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None, groups: Any = None) -> Self:
         """Cluster the rows of X.
 
@@ -148,10 +152,12 @@ class HardHDP(SharedClusters, CentersMixin):
         """Fit and return the distances of the rows of X to the centres."""
         return self.fit(X, sample_weight=sample_weight, groups=groups).transform(X)
 
+    @anywhere
     def transform(self, X: Any) -> np.ndarray:
         """Euclidean distances, (n_rows, n_clusters)."""
         return super().transform(gather(X, None)[0])
 
+    @anywhere
     def predict(self, X: Any, novel: Any = False, groups: Any = None) -> np.ndarray:
         """The cluster of each row of X: the least squared distance, `penalty_local_` added for
         clusters that the group of the row does not use.
@@ -163,6 +169,7 @@ class HardHDP(SharedClusters, CentersMixin):
         """
         return self._predict(X, novel, groups=groups)
 
+    @anywhere
     def novelty_score(self, X: Any, groups: Any = None) -> np.ndarray:
         """As in `DPMeans.novelty_score`, for the cluster that `predict` gives."""
         return self._score_novelty(self._closest(X, groups))

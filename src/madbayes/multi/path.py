@@ -38,8 +38,9 @@ from madbayes._kernels import hdp
 from madbayes._kernels.moves import means
 from madbayes._kernels.rows import squared_error
 from madbayes._search.division import Division
-from madbayes._search.driver import descend, renew
+from madbayes._search.driver import descend
 from madbayes._search.price import SharedPrice
+from madbayes._search.renewal import renew
 from madbayes._search.staircase import Choice, Staircase, in_words
 from madbayes.cluster.path import find_path
 from madbayes.multi.grouped_space import GroupedSpace

@@ -1,0 +1,142 @@
+"""Files that hold arrays and JSON, checked and whole: saved models and checkpoints are such files.
+
+A file is an uncompressed npz: `header` is JSON, `a0`, `a1`, … are the arrays that it names. The
+comment of the archive is the SHA-256 of everything before it, so a file that was cut or changed
+anywhere is noticed before anything in it is looked at. Nothing is compressed and every array is as
+large as it says, so reading never takes more memory than the file. Nothing is unpickled.
+"""
+
+import hashlib
+import json
+import math
+import os
+import tempfile
+import zipfile
+from pathlib import Path
+from typing import IO, Any, NamedTuple, cast
+
+import numpy as np
+
+MARK = b"sha256:"
+COMMENT = len(MARK) + 64
+PICKLES = (b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05", b"cnumpy", b"ccopy_reg")
+
+
+class Kind(NamedTuple):
+    """What a file is for, in the words of errors."""
+
+    format: str  # in its header
+    version: int  # the newest that can be read
+    what: str  # "madbayes model"
+    maker: str  # "model.save"
+    again: str  # what to do when it is damaged
+
+
+class Refused(Exception):
+    """Why a file is not read, to be put behind its name."""
+
+
+def write(path: Path, header: dict[str, Any], arrays: list[np.ndarray]) -> None:
+    """Replace the file whole or not at all, also when the power fails."""
+    handle, partial = tempfile.mkstemp(".part", f".{path.name}-", path.parent)
+    try:
+        with os.fdopen(handle, "w+b") as stream:
+            _write(stream, header, arrays)
+            stream.flush()
+            os.fsync(stream.fileno())
+        os.chmod(partial, 0o666 & ~_umask())
+        os.replace(partial, path)
+    except BaseException:
+        os.unlink(partial)
+        raise
+    if os.name == "posix":  # the new name, too
+        folder = os.open(path.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+def _write(stream: IO[bytes], header: dict[str, Any], arrays: list[np.ndarray]) -> None:
+    text = np.array(json.dumps(header, ensure_ascii=False, allow_nan=False))
+    with zipfile.ZipFile(stream, "w", zipfile.ZIP_STORED) as archive:
+        archive.comment = bytes(COMMENT)
+        for name, array in [("header", text), *((f"a{i}", a) for i, a in enumerate(arrays))]:
+            member = zipfile.ZipInfo(f"{name}.npy")  # dated 1980: same content, same bytes
+            with archive.open(member, "w", force_zip64=array.nbytes > 2**30) as out:
+                np.lib.format.write_array(out, array, allow_pickle=False)
+    stream.seek(0, os.SEEK_END)
+    size = stream.tell()
+    digest = _digest(stream, size - COMMENT)
+    stream.seek(size - COMMENT)
+    stream.write(digest)
+
+
+def read(
+    stream: IO[bytes], kind: Kind, max_bytes: int | None = None
+) -> tuple[dict[str, Any], list[np.ndarray]]:
+    """The header and the arrays of a file that `write` made, or `Refused`."""
+    head = stream.read(8)
+    size = stream.seek(0, os.SEEK_END)
+    if head.startswith(PICKLES):
+        raise Refused(f"is a pickle, which could run any code when read. Save with {kind.maker}.")
+    if not head.startswith(b"PK\x03\x04"):
+        raise Refused(f"is not a {kind.what}: files written by {kind.maker} are npz files.")
+    if max_bytes is not None and size > max_bytes:
+        raise Refused(f"has {size:,} bytes, more than max_bytes={max_bytes:,}.")
+    stream.seek(max(size - COMMENT, 0))
+    given = stream.read()
+    if not given.startswith(MARK):
+        whole = zipfile.is_zipfile(stream)
+        raise Refused(
+            f"is an npz or zip file, but no {kind.what}: {kind.maker} writes those."
+            if whole
+            else f"is cut short or damaged. {kind.again}"
+        )
+    if given != _digest(stream, size - COMMENT):
+        raise Refused("was changed or damaged after it was saved: its checksum does not match.")
+    with zipfile.ZipFile(stream) as archive:
+        members = archive.infolist()
+        names = ["header.npy", *(f"a{i}.npy" for i in range(len(members) - 1))]
+        if [m.filename for m in members] != names or any(m.compress_type for m in members):
+            raise Refused(f"is not laid out as {kind.maker} does it.")
+        header = json.loads(str(_array(archive, members[0])))
+        if header.get("format") != kind.format:
+            raise Refused(f"is not a {kind.what}: its header says something else.")
+        if header["version"] > kind.version:
+            raise Refused(
+                f"was saved by madbayes {header['versions']['madbayes']} in format "
+                f"{header['version']}; this version reads formats up to {kind.version}. Update "
+                "madbayes."
+            )
+        return header, [_array(archive, member) for member in members[1:]]
+
+
+def _array(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> np.ndarray:
+    with archive.open(member) as stream:
+        version = np.lib.format.read_magic(cast(Any, stream))
+        reader = {
+            (1, 0): np.lib.format.read_array_header_1_0,
+            (2, 0): np.lib.format.read_array_header_2_0,
+        }
+        shape, _, dtype = reader[version](cast(Any, stream))
+        left = member.file_size - stream.tell()
+    if dtype.hasobject or math.prod(shape) * dtype.itemsize != left:
+        raise Refused(f"holds an array of {shape} {dtype} in {left} bytes, which cannot be.")
+    with archive.open(member) as stream:
+        return np.lib.format.read_array(cast(Any, stream), allow_pickle=False)
+
+
+def _digest(stream: IO[bytes], size: int) -> bytes:
+    stream.seek(0)
+    sha = hashlib.sha256()
+    while size > 0 and (block := stream.read(min(size, 1 << 20))):
+        sha.update(block)
+        size -= len(block)
+    return MARK + sha.hexdigest().encode()

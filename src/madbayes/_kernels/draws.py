@@ -1,0 +1,60 @@
+"""Centres drawn among the rows: the first ones, and others in the place of some (serial).
+
+Letters as in `moves.py`; U are uniform numbers that the caller drew.
+"""
+
+import numpy as np
+
+from madbayes._kernels import kernel
+from madbayes._kernels.distance import sqdist
+from madbayes._kernels.moves import copy_row
+
+
+@kernel
+def draw_seeds(X, w, C, have, U, stop):
+    """Fill C[have:] with rows drawn in proportion to w·(squared distance to the centres before).
+
+    One uniform number U[c] for each (k-means++; Arthur & Vassilvitskii 2007). Returns how many
+    centres there are: fewer than asked when all rows are centres already.
+    """
+    n, k = X.shape[0], C.shape[0]
+    mass = np.empty(n)
+    for i in range(n):
+        mass[i] = np.inf
+    for c in range(k):
+        if stop[0]:
+            break
+        if c >= have:
+            total = 0.0
+            for i in range(n):
+                total += w[i] if c == 0 else mass[i]
+            if total <= 0.0:
+                return c
+            target, i, passed = U[c] * total, -1, 0.0
+            while i < n - 1 and passed <= target:
+                i += 1
+                passed += w[i] if c == 0 else mass[i]
+            copy_row(X, i, C, c)
+        for i in range(n):
+            mass[i] = min(mass[i], w[i] * sqdist(X, i, C, c))
+    return k
+
+
+@kernel
+def redraw_some(X, w, C, most, U):
+    """Remove up to `most` random centres and draw about as many (one less to one more) anew."""
+    k, d = C.shape
+    gone = int(U[0] * (min(most, k) + 1))
+    drawn = max(gone - 1 + int(U[1] * 3), 1 if gone == k or gone == 0 else 0)
+    drawn = min(drawn, X.shape[0] - (k - gone))
+    index = np.arange(k)
+    for t in range(gone):  # the first of a shuffle go
+        e = t + int(U[2 + t] * (k - t))
+        index[t], index[e] = index[e], index[t]
+    new = np.empty((k - gone + drawn, d))
+    for t in range(gone, k):
+        copy_row(C, index[t], new, t - gone)
+    V = np.empty(k - gone + drawn)
+    for t in range(drawn):
+        V[k - gone + t] = U[2 + most + t]
+    return new[: draw_seeds(X, w, new, k - gone, V, np.zeros(1, np.uint8))]

@@ -1,0 +1,132 @@
+"""Neighbourhoods of clusters, solved anew: step 4 of the search (`driver.py`).
+
+The objective is a sum over clusters, so a few neighbouring clusters are a problem of their own:
+take their rows, remove and re-draw some centres at random, relax, keep what is lower. A cluster is
+settled when this has failed several times; clusters that change are unsettled again.
+
+It ends when every cluster is settled, or when its budget is used up. The budget is counted in
+row-centre distances times columns, not in seconds: the same data and seed give the same result.
+
+Taillard 2003, "Heuristic methods for large centroid clustering problems".
+"""
+
+from typing import Any
+
+import numpy as np
+
+from madbayes._engine.progress import Stage
+from madbayes._engine.threads import Run
+from madbayes._search.division import Division, Slots
+
+REDRAW = 2  # centres re-drawn at once, at most
+TRIALS = 4  # failures that settle a cluster of many; down to 1 for more …
+FEW_VALUES = 125_000  # … than so many values
+MANY = 20_000  # … or rows
+MIN_TRIALS = 40  # failures that settle a problem of few clusters
+AT_ONCE = 8  # neighbourhoods that are solved at the same time
+LOOKS = 32  # clusters that are looked at to find them
+CROWDED = 4096  # rows above which neighbourhoods of clusters of …
+FEW_ROWS = 8  # … so few rows are left alone: it would take for ever and gain little
+PASSES = 10  # the budget, in passes of all rows over all centres
+CHEAP = 1e8  # the budget is at least this: less than a tenth of a second
+SWEEPS = 30  # about so many passes over its rows are one trial
+TRIAL = 1e5  # what a trial costs beside them
+
+
+def renew(
+    space: Any,
+    now: Division,
+    effort: float,
+    rng: np.random.RandomState,
+    run: Run,
+    history: list[float],
+) -> Division:
+    """Solve neighbourhoods anew until every cluster is settled or the budget is used up.
+
+    Neighbourhoods that have no cluster in common are solved at the same time. Which those are does
+    not depend on the number of threads.
+    """
+    if not space.neighbours or (space.n > CROWDED and FEW_ROWS * now.k > space.n):
+        return now
+    clusters, objective, k = Slots(now), now.objective, now.k
+    unsettled = set(range(k))
+    trials = count_trials(space, k, effort)
+    at_once = AT_ONCE if space.price.cap == space.n else 1  # they share the cap
+    budget = effort * max(CHEAP, PASSES * float(space.values) * k) if space.crosses else np.inf
+    stage = Stage("searching", k)
+    while unsettled and budget > 0:
+        stage.at(k - len(unsettled), k)
+        jobs: list[Any] = []
+        taken: set[int] = set()
+        for c in rng.permutation(sorted(unsettled))[:LOOKS].tolist():
+            near = neighbours(space, clusters.centers, c, k, rng)
+            if taken.isdisjoint(near.tolist()):
+                taken.update(near.tolist())
+                jobs.append((c, near, *clusters.inside(near), rng.randint(2**31 - 1)))
+            if len(jobs) == at_once or len(near) == k:
+                break
+
+        def solve(job: Any, k: int = k) -> tuple[Division, Division, float]:
+            _, near, rows, labels, seed = job
+            part = space.part(rows, space.price.cap - k + len(near))
+            old = part.division(labels)
+            return old, *resolve(part, old, trials, np.random.RandomState(seed))
+
+        found = run(solve, jobs)
+        for (c, near, rows, *_), (old, new, cost) in zip(jobs, found, strict=True):
+            budget -= cost
+            if new is old:
+                unsettled -= set(near.tolist()) if len(near) == k else {c}
+                continue
+            k += new.k - old.k
+            objective += new.objective - old.objective
+            history.append(objective)
+            slots = clusters.exchange(near, rows, new)
+            unsettled = (unsettled - set(near.tolist())) | set(slots)
+    return space.division(clusters.labels()) if objective < now.objective else now
+
+
+def count_trials(space: Any, k: int, effort: float) -> int:
+    """Failures in a row that settle one of k clusters."""
+    each = max(1, min(TRIALS, TRIALS * FEW_VALUES // space.values, MANY // space.n))
+    enough = max(MIN_TRIALS * each // TRIALS, MIN_TRIALS // 2)
+    return max(1, round(effort * max(each, enough // k if k > space.neighbours else enough)))
+
+
+def neighbours(
+    space: Any, centers: np.ndarray, c: int, k: int, rng: np.random.RandomState
+) -> np.ndarray:
+    """The clusters nearest to c.
+
+    At the cap, half of them lie around another one: a cluster saved there can be spent here.
+    """
+    size = min(space.neighbours, k)
+    d2 = ((centers - centers[c]) ** 2).sum(axis=1)
+    if k == space.price.cap and size < k:
+        alive = np.flatnonzero(np.isfinite(centers[:, 0]))
+        e = alive[int(rng.random_sample() * len(alive))]
+        d2 = np.minimum(d2, ((centers - centers[e]) ** 2).sum(axis=1))
+    return np.argsort(d2, kind="stable")[:size]
+
+
+def resolve(
+    space: Any, now: Division, trials: int, rng: np.random.RandomState
+) -> tuple[Division, float]:
+    """Random re-draws of some centres until so many in a row do not lower the objective.
+
+    Every third time of any number of them, where the space asks for it: a few clusters of many
+    groups each hold each other fast. Returns the division and what it cost.
+    """
+    failed, cost = 0, 0.0
+    while failed < trials:
+        most = now.k if space.redraw_any and failed % 3 == 0 else REDRAW
+        centers = space.redraw(now.centers, most, rng)
+        spare = space.price.penalty * max(0, len(centers) - now.k)  # a merge may save it
+        labels, objective = space.relax(centers, now.objective + spare)
+        failed += 1
+        cost += SWEEPS * float(space.values) * now.k + TRIAL
+        if objective < now.objective * (1 - 1e-9):
+            new = space.division(labels)
+            if new.objective < now.objective:
+                now, failed = new, 0
+    return now, cost

@@ -1,0 +1,34 @@
+"""Dask tables: `KMeans`, `DPMeans`, `HardHDP`, `KFeatures` and `BPMeans` where the rows are.
+
+Nothing is called from here directly: `fit`, `predict` and the like of these estimators come here
+when they are given a Dask array or data frame. The active client does the work, or without one
+Dask's default scheduler.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from madbayes.cluster.dp_means import DPMeans
+from madbayes.cluster.kmeans import KMeans
+from madbayes.distributed.clusters import fit_dp_means, fit_kmeans
+from madbayes.distributed.groups import fit_hard_hdp
+from madbayes.distributed.later import map_rows, score
+from madbayes.multi.hard_hdp import HardHDP
+
+FITS: dict[type, Callable[..., Any]] = {
+    KMeans: fit_kmeans,
+    DPMeans: fit_dp_means,
+    HardHDP: fit_hard_hdp,
+}
+
+__all__ = ["run"]
+
+
+def run(model: Any, method: Callable[..., Any], X: Any, *args: Any, **options: Any) -> Any:
+    """`method` of `model` for a Dask table."""
+    name = method.__name__
+    if name == "fit":
+        return FITS[type(model)](model, X, *args, **options)
+    if name == "score":
+        return score(model, name, X, *args, **options)
+    return map_rows(model, name, X, *args, **options)

@@ -1,0 +1,339 @@
+"""A Dask array or data frame as shares of rows on the workers.
+
+The rows are cut into the segments of one machine (`_engine.rows.segments`), whatever the chunks
+are, so that every sum is made of the same parts. A share is one or more segments: as many as fit
+the number of workers, since every task costs the scheduler some time. Neighbouring chunks are
+joined for that once, when a fit begins; shares stay on their workers from then on.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Any
+
+import dask.array as da
+import numpy as np
+from sklearn.utils.validation import validate_data
+
+from madbayes._engine.checks import DTYPES, HEAVIEST
+from madbayes._engine.frame import NO_WEIGHT
+from madbayes._engine.rows import (
+    ARRANGE_AT_ONCE,
+    Rows,
+    restore,
+    segments,
+    worth_arranging,
+)
+from madbayes.distributed import local
+from madbayes.distributed.local import Share
+from madbayes.distributed.tasks import fetch, keep, lanes, remote, task
+
+Cut = tuple[int, int]
+SHARE_BYTES = 2**27  # of rows; a segment can be more
+
+
+def overlaps(old: list[Cut], new: list[Cut]) -> list[list[tuple[int, int, int]]]:
+    """For each new range its parts in old ones: (which, from, to), counted from their begin."""
+    starts, ends = np.array(old).T
+    out = []
+    for a, b in new:
+        first = int(np.searchsorted(ends, a, side="right"))
+        last = int(np.searchsorted(starts, b, side="left"))
+        out.append(
+            [
+                (s, int(max(a, starts[s]) - starts[s]), int(min(b, ends[s]) - starts[s]))
+                for s in range(first, last)
+                if starts[s] < ends[s]
+            ]
+        )
+    return out
+
+
+@dataclass(frozen=True)
+class SpreadTable:
+    """Rows in shares; `chunks` are the numbers of rows of each chunk of X."""
+
+    shares: list[Any]  # tasks that give a `Share` each
+    spans: list[Cut]  # the rows of each share
+    cuts: list[Cut]  # the segments
+    n: int
+    d: int
+    dtype: np.dtype  # of the rows as the kernels see them
+    chunks: tuple[int, ...]
+    weighted: bool = False
+    unit: bool = False
+    order: list[Any] | None = None  # of rows that `arranged` moved
+    sparse = False
+    sparsity = 1.0
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.n, self.d
+
+    def numbers(self) -> list[list[int]]:
+        """The numbers of the segments of each share."""
+        ends = [b for _, b in self.cuts]
+        edges = np.searchsorted(ends, [b for _, b in self.spans]) + 1
+        return [list(range(a, b)) for a, b in pairwise([0, *edges.tolist()])]
+
+    def local_cuts(self, at: int) -> list[Cut]:
+        """The segments of a share, counted from its first row."""
+        return local_cuts(self.cuts, self.spans[at])
+
+    def each(self, function: Callable[..., Any], *args: Any) -> list[Any]:
+        """`function(share, *args)` of all shares, here."""
+        return fetch([task(function, share, *args) for share in self.shares])
+
+    def take(self, index: np.ndarray) -> np.ndarray:
+        """Rows as a new float64 array."""
+        return self._take(local.taken, index, np.empty((index.size, self.d)))
+
+    def take_kept(self, index: np.ndarray) -> np.ndarray:
+        """Rows in the type that they are kept in."""
+        return self._take(local.kept, index, np.empty((index.size, self.d), self.dtype))
+
+    def lazy(self, values: np.ndarray) -> Any:
+        """What is known here of all rows, in the chunks of X."""
+        return da.from_array(values, chunks=(self.chunks, *values.shape[1:]))
+
+    def take_weights(self, index: np.ndarray) -> np.ndarray:
+        if not self.weighted:
+            return NO_WEIGHT
+        return self._take(local.weights_at, index, np.empty(index.size))
+
+    def _take(self, how: Callable[..., Any], index: np.ndarray, out: np.ndarray) -> np.ndarray:
+        at = np.searchsorted([b for _, b in self.spans], index, side="right")
+        places = {int(s): np.flatnonzero(at == s) for s in np.unique(at)}
+        found = fetch(
+            [task(how, self.shares[s], index[p] - self.spans[s][0]) for s, p in places.items()]
+        )
+        for p, values in zip(places.values(), found, strict=True):
+            out[p] = values
+        return out
+
+    def everything(self) -> tuple[np.ndarray, np.ndarray]:
+        """All rows and weights; for tables that are small."""
+        rows, weights = zip(*self.each(local.rows_of, 0, self.n), strict=True)
+        return np.concatenate(rows), np.concatenate(weights)
+
+    def labels(self, pieces: list[Any], dtype: Any = np.int32) -> Any:
+        """A lazy array of what each share says of its rows, in the chunks of X."""
+        parts = [
+            da.from_delayed(each, (b - a,), dtype)
+            for (a, b), each in zip(self.spans, pieces, strict=True)
+        ]
+        return da.concatenate(parts).rechunk((self.chunks,))
+
+    def cut_at(self, cuts: list[Cut]) -> "SpreadTable":
+        """The same rows in other segments."""
+        if cuts == self.cuts:
+            return self
+        spans = bundle(cuts, len(self.spans))
+        parts = overlaps(self.spans, spans)
+        shares = [
+            task(
+                *(local.join_shares, local_cuts(cuts, span), self.unit),
+                *(task(local.rows_of, self.shares[s], a, b) for s, a, b in each),
+            )
+            for span, each in zip(spans, parts, strict=True)
+        ]
+        return replace(self, shares=keep(shares), spans=spans, cuts=cuts)
+
+    def change(self, function: Callable[..., Share], *args: list[Any], **new: Any) -> "SpreadTable":
+        """The table of function(share, arg of the share, …)."""
+        whole = zip(self.shares, *args, strict=True)
+        shares = [task(function, *each) for each in whole]
+        return replace(self, shares=keep(shares) if remote() else shares, **new)
+
+    # Rows near each other put next to each other, as `_engine.rows.arrange` does
+
+    def arranged(self) -> "SpreadTable":
+        """In an order in which neighbours are close together, where that pays."""
+        if not worth_arranging(self.n, self.d):
+            return self
+        if self.n > ARRANGE_AT_ONCE:
+            order = keep([task(local.order_within, share) for share in self.shares])
+            return self.change(local.in_order, order, order=order)
+        parts = [task(local.rows_of, share, 0, self.n) for share in self.shares]
+        together = task(local.join_shares, self.cuts, self.unit, *parts)  # few columns: it fits
+        together, whole = keep([together, task(local.order_of, together)])
+        shares = [
+            task(local.picked, together, whole, a, b, self.local_cuts(at))
+            for at, (a, b) in enumerate(self.spans)
+        ]
+        return replace(self, shares=keep(shares), order=[whole])
+
+    def restored(self, pieces: list[Any]) -> list[Any]:
+        """What each share says of its rows, in the order of X."""
+        if self.order is None:
+            return pieces
+        if self.n > ARRANGE_AT_ONCE:
+            return [task(restore, p, o) for p, o in zip(pieces, self.order, strict=True)]
+        whole = keep([task(restore, task(join, *pieces), self.order[0])])[0]
+        return [task(part, whole, a, b) for a, b in self.spans]
+
+
+def bundle(cuts: list[Cut], count: int) -> list[Cut]:
+    """Neighbouring segments together, as few as give so many shares."""
+    groups = np.array_split(np.arange(len(cuts)), max(1, min(count, len(cuts))))
+    return [(cuts[group[0]][0], cuts[group[-1]][1]) for group in groups]
+
+
+def local_cuts(cuts: list[Cut], span: Cut) -> list[Cut]:
+    a, b = span
+    return [(first - a, last - a) for first, last in cuts if a <= first and last <= b]
+
+
+def join(*parts: np.ndarray) -> np.ndarray:
+    return np.concatenate(parts)
+
+
+def part(whole: np.ndarray, a: int, b: int) -> np.ndarray:
+    return whole[a:b]
+
+
+# From what the user gave
+
+
+def spread_table(
+    model: Any, X: Any, sample_weight: Any = None, *, reset: bool = True
+) -> SpreadTable:
+    """X and the weights, checked, in segments. `model` learns the number and names of columns."""
+    names = None if hasattr(X, "chunks") else X._meta
+    X, chunks = as_array(X)
+    head = np.empty((0, X.shape[1])) if names is None else names
+    validate_data(model, head, reset=reset, skip_check_array=True)
+    n = X.shape[0]
+    if n == 0:
+        raise ValueError(
+            f"Found array with 0 sample(s) (shape={X.shape}) while a minimum of 1 is required."
+        )
+    cuts = segments(n, 1)
+    dtype = np.dtype(X.dtype if X.dtype in DTYPES else np.float64)
+    spans = bundle(cuts, max(lanes(), -(-n * X.shape[1] * dtype.itemsize // SHARE_BYTES)))
+    starts = np.r_[0, np.cumsum(chunks)]
+    loaded = [
+        task(load, block, str(X.dtype), str(dtype), at, int(starts[at]), X.shape[1])
+        for at, block in enumerate(X.to_delayed().ravel())
+    ]
+    weights = spread_weight(sample_weight, n, spans)
+    parts = overlaps([(int(a), int(b)) for a, b in pairwise(starts)], spans)
+    shares = [
+        task(
+            *(make_share, local_cuts(cuts, span), weight),
+            *(task(part, loaded[s], a, b) for s, a, b in each),
+        )
+        for span, weight, each in zip(spans, weights, parts, strict=True)
+    ]
+    if remote():
+        shares = keep(shares)
+        fetch([task(len, share) for share in shares])  # complaints about X come first
+    kept = Rows(np.empty((1, 1), dtype)).dtype
+    weighted = sample_weight is not None
+    return SpreadTable(shares, spans, cuts, n, X.shape[1], kept, chunks, weighted)
+
+
+def make_share(cuts: list[Cut], weight: np.ndarray, *parts: np.ndarray) -> Share:
+    rows = parts[0] if len(parts) == 1 else np.concatenate(parts)
+    return Share(np.ascontiguousarray(rows), weight, cuts, False)
+
+
+def as_array(X: Any) -> tuple[Any, tuple[int, ...]]:
+    """A two-dimensional array whose chunks have whole rows and known sizes; the rows of each."""
+    if not hasattr(X, "chunks"):
+        wrong = [name for name, kind in X.dtypes.items() if not is_number(kind)]
+        if wrong:
+            raise ValueError(
+                f"the columns {wrong[:5]} of X do not hold numbers "
+                f"({', '.join(str(X.dtypes[name]) for name in wrong[:5])}). Leave them out, or "
+                "turn them into numbers first."
+            )
+        X = X.to_dask_array()
+    if X.ndim != 2:
+        raise ValueError(
+            f"Expected 2D array, got {X.ndim}D array instead: X.shape={X.shape}. Reshape your "
+            "data: rows are what is clustered, columns are what is known of them."
+        )
+    if not is_number(X.dtype):
+        raise ValueError(f"X has the type {X.dtype}; it must hold numbers.")
+    if np.isnan(X.shape[1]):
+        raise ValueError(f"X.shape={X.shape}: the number of columns of X must be known.")
+    if X.numblocks[1] > 1:
+        X = X.rechunk({1: -1})
+    chunks = X.chunks[0]
+    if np.isnan(chunks).any():
+        chunks = tuple(fetch([task(len, block) for block in X.to_delayed().ravel()]))
+        X = da.Array(X.dask, X.name, (chunks, X.chunks[1]), meta=X._meta)
+    return X, tuple(int(size) for size in chunks)
+
+
+def is_number(kind: Any) -> bool:
+    return getattr(kind, "kind", "O") in "biuf" or str(kind) in ("boolean", "Float64", "Int64")
+
+
+def load(block: Any, declared: str, dtype: str, at: int, start: int, d: int) -> np.ndarray:
+    """One chunk, checked; complaints say which."""
+    here = f"chunk {at} of X (from row {start} on)"
+    if not isinstance(block, np.ndarray):
+        raise TypeError(
+            f"{here} is a {type(block).__name__}, and numpy arrays are needed: "
+            "X.map_blocks(lambda chunk: chunk.toarray()) makes sparse ones dense."
+        )
+    if block.ndim != 2 or block.shape[1] != d:
+        raise ValueError(f"{here} has the shape {block.shape}, and X has {d} columns.")
+    if not np.can_cast(block.dtype, np.dtype(declared), "safe"):
+        raise TypeError(
+            f"{here} holds {block.dtype}, and X says {declared}. Make them agree: "
+            f"X.map_blocks(lambda chunk: chunk.astype({declared!r}), dtype={declared!r})."
+        )
+    rows = np.ascontiguousarray(block, dtype=np.dtype(dtype))
+    if rows.dtype.kind == "f" and not np.isfinite(rows.sum(dtype=np.float64)):
+        bad = np.flatnonzero(~np.isfinite(rows).all(axis=1))
+        if bad.size:
+            what = "NaN" if np.isnan(rows[bad[0]]).any() else "infinity"
+            raise ValueError(
+                f"Input X contains {what}: {bad.size} of {len(rows)} rows of {here}, the first is "
+                f"row {start + int(bad[0])}. Leave these rows out, or fill them in."
+            )
+    return rows
+
+
+def spread_weight(sample_weight: Any, n: int, cuts: list[Cut]) -> list[Any]:
+    """Weights in segments; checked as `_engine.checks.check_weight` does."""
+    if sample_weight is None:
+        return [NO_WEIGHT] * len(cuts)
+    if np.isscalar(sample_weight):
+        sample_weight = np.full(n, float(sample_weight))  # type: ignore[arg-type]
+    if hasattr(sample_weight, "to_dask_array"):
+        sample_weight = sample_weight.to_dask_array(lengths=True)
+    weight = da.asarray(sample_weight)
+    if weight.ndim == 1 and np.isnan(weight.shape[0]):
+        weight = weight.copy()
+        weight.compute_chunk_sizes()
+    if weight.shape != (n,):
+        raise ValueError(
+            f"sample_weight.shape={weight.shape} must be {(n,)}: one weight for each row of X."
+        )
+    weight = weight.astype(np.float64).rechunk((tuple(b - a for a, b in cuts),))
+    pieces = keep(list(weight.to_delayed().ravel()))
+    ranges = np.array(fetch([task(low_and_high, piece) for piece in pieces]))
+    low, high = ranges[:, 0].min(), ranges[:, 1].max()
+    if not np.isfinite(low + high):
+        raise ValueError("Input sample_weight contains NaN or infinity.")
+    if low < 0:
+        raise ValueError(
+            f"sample_weight has a negative value ({low:g}); weights count rows, so they must be "
+            ">= 0. A weight of 0 leaves the row out."
+        )
+    if not 1 / HEAVIEST <= high <= HEAVIEST:
+        raise ValueError(
+            f"sample_weight reaches {high:.3g}; the largest weight must be between "
+            f"{1 / HEAVIEST:g} and {HEAVIEST:g}."
+        )
+    return pieces
+
+
+def low_and_high(weight: np.ndarray) -> tuple[float, float]:
+    if np.isnan(weight).any():
+        return np.nan, np.nan
+    return float(weight.min(initial=np.inf)), float(weight.max(initial=0.0))

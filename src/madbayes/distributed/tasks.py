@@ -1,0 +1,110 @@
+"""Dask's tasks, and its troubles in words.
+
+Everything here is built from `dask.delayed`, so any scheduler will do: threads of this process, or
+the workers of the active client. What `keep` returns stays where it was computed; if a worker dies,
+the scheduler computes it again from what it was computed from, which is why tasks never change
+their arguments.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import dask
+from dask import delayed
+from dask.base import get_scheduler
+
+from madbayes._engine.rows import MAX_SEGMENTS
+from madbayes._engine.threads import count_jobs
+
+LARGE_GRAPH = "distributed.admin.large-graph-warning-threshold"  # centres are part of it
+
+
+class Lost(RuntimeError):
+    """The computation cannot go on, and it is not the data's fault."""
+
+
+def task(function: Callable[..., Any], *args: Any) -> Any:
+    """`function(*args)`, later and elsewhere; arguments may be other tasks."""
+    return delayed(function, pure=False)(*args)
+
+
+def keep(tasks: Sequence[Any]) -> list[Any]:
+    """Compute, and leave the results where they are."""
+    with in_words(), dask.config.set({LARGE_GRAPH: "1 GB"}):
+        return list(dask.persist(*tasks))
+
+
+def fetch(tasks: Sequence[Any]) -> list[Any]:
+    """Compute, and bring the results here; of many, by way of fewer."""
+    tasks = list(tasks)
+    depth = 0
+    while len(tasks) > 4 * MAX_SEGMENTS:
+        tasks = [
+            task(pack, *tasks[i : i + MAX_SEGMENTS]) for i in range(0, len(tasks), MAX_SEGMENTS)
+        ]
+        depth += 1
+    with in_words(), dask.config.set({LARGE_GRAPH: "1 GB"}):
+        results = list(dask.compute(*tasks))
+    for _ in range(depth):
+        results = [part for group in results for part in group]
+    return results
+
+
+def pack(*parts: Any) -> tuple:
+    return parts
+
+
+def same(value: Any) -> Any:
+    """As a task: a value that many tasks need, sent once."""
+    return value
+
+
+def client() -> Any:
+    """The active client of Dask; None: another scheduler does the work."""
+    owner = getattr(get_scheduler(), "__self__", None)
+    return owner if type(owner).__module__.startswith("distributed.") else None
+
+
+def remote() -> bool:
+    """Whether the tasks run on the workers of a client."""
+    return client() is not None
+
+
+def lanes() -> int:
+    """So many shares keep everybody busy: two for each thread."""
+    active = client()
+    threads = count_jobs(None) if active is None else sum(active.nthreads().values())
+    return 2 * max(1, threads)
+
+
+@contextmanager
+def in_words() -> Iterator[None]:
+    """What Dask raises when a cluster falls apart, with a way out."""
+    try:
+        yield
+    except Exception as error:
+        name, text = type(error).__name__, str(error).lower()
+        if name == "KilledWorker":
+            raise Lost(
+                "workers died again and again while they worked on one block of rows, most often "
+                "because it does not fit into their memory. Give each worker more memory, or start "
+                f"more of them. Dask says: {error}"
+            ) from error
+        if name in CONNECTION or ("client" in text and "closed" in text):
+            raise Lost(
+                "the connection to the Dask scheduler was lost, or the client was closed, before "
+                "the work was done. Nothing was changed; connect a new client and repeat it. "
+                f"Dask says: {name}: {error}"
+            ) from error
+        raise
+
+
+CONNECTION = (
+    "CancelledError",
+    "FutureCancelledError",
+    "FuturesCancelledError",
+    "CommClosedError",
+    "SchedulerNotFound",
+    "TimeoutError",
+)
