@@ -115,10 +115,10 @@ def test_a_valley_counts_beyond_chance_or_when_it_stands_out():
         joined = Joined(np.arange(len(z) + 1), np.array(z), np.full(len(z), chance), pairs)
         return staircase(joined, None).best().number
 
-    assert supported([1.0, 1.5, 2.4, 2.6], 3.0) == 2 + 1  # 2.4 > 1.5 times 1.5
-    assert supported([1.0, 1.8, 2.4, 2.6], 3.0) == 1
+    assert supported([1.0, 1.5, 2.5, 2.6], 3.0) == 2 + 1  # 2.5 is more than 1.6 times 1.5
+    assert supported([1.0, 1.8, 2.4, 2.8], 3.0) == 1
     assert supported([1.0, 1.8, 2.4, 2.6], 2.5) == 2
-    assert supported([0.1, 0.9], 3.0) == 1  # shallow, whatever came before
+    assert supported([0.1, 0.9, 2.3], 3.0) == 1  # shallow, whatever came before
 
 
 def shapes():

@@ -23,7 +23,7 @@ cross the boundary than cross parallel lines inside the two clusters.
    first join with a z beyond the quantile 1 - `LEVEL`/places, where places are all rows over those
    that have links across the side; or, since pieces differ in what chance does to them (places
    are not independent, density is not even), a z that stands out from those of all joins before:
-   half as much again as the largest of them, and not below `LEAST`.
+   `APART` times the largest of them, and not below `LEAST`.
 
 docs/adr/0016 tells what was tried.
 """
@@ -46,8 +46,8 @@ STEPS = 100  # averages along the links
 LIMIT = 1000  # nodes of each side that are looked at, those nearest to the boundary
 HEIGHT = 0.9  # the quantile that is the height of a side
 LEVEL = 0.01  # how often chance may reach as far, over all places
-LEAST = 2.2  # z of a valley that stands out from those before
-APART = 1.5  # and its ratio to the largest of them
+LEAST = 2.4  # z of a valley that stands out from those before
+APART = 1.6  # and its ratio to the largest of them
 FEW = 0.05  # a graph of nearest neighbours: so few rows have hardly more than their own k
 NONE = -9.0  # z where there is no valley at all
 KEPT = 32  # steps of the staircase
