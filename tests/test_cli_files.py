@@ -3,6 +3,7 @@
 import io
 import json
 import sys
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -301,3 +302,74 @@ def test_parquet_in_blocks_and_on_the_disk(run, tmp_path, monkeypatch):
     assert again["objective"] == pytest.approx(whole["objective"])
     assert clusters(run) == before
     assert [p.name for p in tmp_path.iterdir() if p.name.startswith(".")] == []
+
+
+def parquet_files(folder, X, cuts, **more):
+    """The rows in several files, a column of names beside them."""
+    folder.mkdir()
+    names = np.array([f"r{i}" for i in range(len(X))])
+    for i, rows in enumerate(np.split(np.arange(len(X)), cuts)):
+        columns = {f"x{j}": X[rows, j] for j in range(X.shape[1])}
+        pq.write_table(pa.table({"name": names[rows], **columns, **more}), folder / f"{i}.parquet")
+    return folder
+
+
+def test_several_parquet_files_are_one_table(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    X = np.repeat([[0.0, 0], [12, 0], [0, 12]], 300, axis=0) + rng.normal(size=(900, 2))
+    folder = parquet_files(tmp_path / "big", X, [100, 100, 450])
+    files = [str(path) for path in sorted(folder.iterdir())]
+    options = ["--id", "name", "--quiet", "--no-plot", "--no-report"]
+    assert cli.main(["cluster", str(folder), "--out", "one", *options]) == 0
+    assert cli.main(["cluster", *files, "--out", "two", *options]) == 0
+    pq.write_table(pq.read_table(folder), "whole.parquet")
+    assert cli.main(["cluster", "whole.parquet", "--out", "three", *options]) == 0
+    found = [Path(name, "labels.csv").read_text() for name in ("one", "two", "three")]
+    assert found[0] == found[1] == found[2]
+    assert len(found[0].splitlines()) == 901
+    assert found[0].splitlines()[500].startswith("r499,")
+    out = ["--out", "new.csv", "--quiet", "--id", "name"]
+    assert cli.main(["predict", "one/model.npz", *files, *out]) == 0
+    assert Path("new.csv").read_text().splitlines()[1:] == found[0].splitlines()[1:]
+
+
+def test_large_tables_stay_on_disk(tmp_path, monkeypatch):
+    """The same labels when nothing is held in memory, and the search goes through a coreset."""
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    X = np.repeat([[0.0, 0], [12, 0], [0, 12]], 3000, axis=0) + rng.normal(size=(9000, 2))
+    folder = parquet_files(tmp_path / "big", X, [4000])
+    options = ["--quiet", "--no-plot", "--no-report", "--standardize", "yes"]
+    assert cli.main(["cluster", str(folder), "--out", "one", *options]) == 0
+    monkeypatch.setattr("os.sysconf", lambda name: 64)  # a very small machine
+    monkeypatch.setattr("madbayes.cluster.solve.DISK_VALUES", 1000)
+    monkeypatch.setattr("madbayes.cluster.solve.CORE_ROWS", (2000, 2000))
+    monkeypatch.setattr("madbayes.cli.answer.LINES", 1234)
+    assert cli.main(["cluster", str(folder), "--out", "two", *options]) == 0
+    first, second = (Path(name, "labels.csv").read_text().splitlines() for name in ("one", "two"))
+    columns = [[line.split(",")[:2] for line in lines] for lines in (first, second)]
+    assert columns[0] == columns[1]
+    assert "coreset" in json.loads(Path("two/summary.json").read_text())["evidence"]["description"]
+
+
+def test_files_that_do_not_fit_together(tmp_path, capsys):
+    X = np.random.default_rng(0).normal(size=(60, 2))
+    folder = parquet_files(tmp_path / "big", X, [20])
+    X[25, 1] = np.nan
+    gaps = parquet_files(tmp_path / "gaps", X, [20])
+    assert cli.main(["cluster", str(gaps), "--out", str(tmp_path / "o")]) == 2
+    assert "row 6 of 1.parquet, column x1 is missing" in capsys.readouterr().err
+    pq.write_table(pa.table({"name": ["a"], "x0": [1.0]}), folder / "2.parquet")
+    assert cli.main(["cluster", str(folder), "--out", str(tmp_path / "o")]) == 2
+    assert "2.parquet lacks the column x1" in capsys.readouterr().err
+    pq.write_table(pa.table({"name": ["a"], "x0": ["u"], "x1": [1.0]}), folder / "2.parquet")
+    assert cli.main(["cluster", str(folder), "--out", str(tmp_path / "o")]) == 2
+    assert "do not fit together" in capsys.readouterr().err
+    (folder / "2.parquet").write_bytes(b"")
+    assert cli.main(["cluster", str(folder), "--out", str(tmp_path / "o")]) == 2
+    assert "2.parquet could not be read" in capsys.readouterr().err
+    assert (
+        cli.main(["cluster", str(folder / "0.parquet"), "a.csv", "--out", str(tmp_path / "o")]) == 2
+    )
+    assert "There is no file a.csv" in capsys.readouterr().err

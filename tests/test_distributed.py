@@ -9,7 +9,7 @@ import warnings
 import numpy as np
 import pytest
 
-from madbayes import DPMeans, KMeans, KMedoids
+from madbayes import BPMeans, DPMeans, HardHDP, KFeatures, KMeans, KMedoids
 
 da = pytest.importorskip("dask.array")
 distributed = pytest.importorskip("distributed")
@@ -172,6 +172,65 @@ def test_a_model_can_be_saved_with_its_labels(tmp_path):
     np.testing.assert_array_equal(again.labels_, model.labels_.compute())
 
 
+# Groups and features
+
+
+@pytest.mark.parametrize("by_group", [False, True])
+def test_hard_hdp_has_the_bits_of_one_machine(by_group):
+    rng = np.random.default_rng(0)
+    X = blobs(6_000, 4, 10)
+    groups = np.array(["a", "bb", "c", "dd", "e", "f", "g"] * 3)[rng.integers(0, 21, 6_000)]
+    order = np.argsort(groups, kind="stable") if by_group else np.arange(6_000)
+    X, groups = X[order], groups[order]
+    weight = rng.uniform(0.5, 2.0, 6_000) if by_group else None
+    table = da.from_array(X, chunks=(1_000, -1))
+    make = lambda: HardHDP(20.0, 40.0, algorithm="paper")  # noqa: E731
+    one = make().fit(X, groups=groups, sample_weight=weight)
+    model = make().fit(table, groups=da.from_array(groups, chunks=999), sample_weight=weight)
+    assert_same(one, model)
+    np.testing.assert_array_equal(one.local_labels_, model.local_labels_.compute())
+    np.testing.assert_array_equal(one.n_local_clusters_, model.n_local_clusters_)
+    np.testing.assert_array_equal(one.groups_, model.groups_)
+    np.testing.assert_array_equal(
+        one.predict(X, groups=groups), model.predict(table, groups=groups).compute()
+    )
+    with pytest.raises(ValueError, match="algorithm='paper'"):
+        HardHDP().fit(table, groups=groups)
+    with pytest.raises(ValueError, match="zeros"):
+        make().fit(table, groups=groups, sample_weight=np.r_[0.0, np.ones(5_999)])
+
+
+FEATURES = {
+    "coordinate": lambda: KFeatures(3, assignment="coordinate", n_init=2, random_state=0),
+    "exact": lambda: KFeatures(4, effort=0, n_init=1, random_state=0),
+    "given": lambda: KFeatures(2, assignment="coordinate", init=np.eye(2, 6)),
+    "empty": lambda: BPMeans(110.0, algorithm="paper", init="empty", max_iter=9),
+    "greedy": lambda: BPMeans(900.0, algorithm="paper", n_init=2, max_iter=9, random_state=1),
+}
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize("name", FEATURES)
+def test_features_have_the_bits_of_one_machine(name):
+    rng = np.random.default_rng(0)
+    Z = rng.random((4_000, 3)) < 0.4
+    X = (4 * Z @ rng.normal(size=(3, 6)) + 0.5 * rng.normal(size=(4_000, 6))).astype(np.float32)
+    table = da.from_array(X, chunks=(700, 4))
+    weight = rng.uniform(0.5, 3.0, 4_000) if name == "greedy" else None
+    one = FEATURES[name]().fit(X, sample_weight=weight)
+    model = FEATURES[name]().fit(table, sample_weight=weight)
+    assert one.n_components_ > 1
+    np.testing.assert_array_equal(one.components_, model.components_)
+    np.testing.assert_array_equal(one.assignments_, model.assignments_.compute())
+    np.testing.assert_array_equal(one.objective_history_, model.objective_history_)
+    assert (one.n_iter_, one.converged_) == (model.n_iter_, model.converged_)
+    np.testing.assert_array_equal(one.transform(X), model.transform(table).compute())
+    with pytest.raises(ValueError, match="Dask tables"):
+        BPMeans().fit(table)
+    with pytest.raises(ValueError, match="as printed"):
+        KFeatures(2).fit(table)
+
+
 # Search, "auto", checkpoints
 
 
@@ -268,7 +327,7 @@ def test_unknown_and_empty_chunks_are_fine():
         (
             lambda X: X.map_blocks(lambda b: b.astype(np.float64), meta=np.empty((0, 0), "f4")),
             TypeError,
-            "chunk 0.*holds float64, and X says float32",
+            r"chunk \d.*holds float64, and X says float32",
         ),
     ],
 )
@@ -344,6 +403,36 @@ def test_two_processes_one_of_which_is_killed(cluster):
 
 def running(client):
     return [key for keys in client.processing().values() for key in map(str, keys)]
+
+
+def test_the_command_line(cluster, tmp_path):
+    import pyarrow.parquet as pq
+    from typer.testing import CliRunner
+
+    import madbayes
+    from madbayes.cli.app import app
+
+    X = blobs(2_000, 2, 3, dtype=np.float64)
+    frame = pd.DataFrame({"a": X[:, 0], "b": 1_000 * X[:, 1], "name": "x"})
+    (tmp_path / "big").mkdir()
+    frame[:1_200].to_parquet(tmp_path / "big" / "0.parquet")
+    frame[1_200:].to_parquet(tmp_path / "big" / "1.parquet")
+    address, out = cluster.scheduler.address, tmp_path / "out"
+    run = CliRunner().invoke
+    command = ["cluster", str(tmp_path / "big"), "--scheduler", address, "--out", str(out)]
+    done = run(app, [*command, "--n-clusters", "3"])
+    assert done.exit_code == 0, done.output
+    assert "3 clusters in 2000 rows" in done.output.replace(",", "")
+    model = madbayes.load(out / "model.npz")
+    labels = pq.read_table(out / "labels.parquet")["cluster"].to_numpy()
+    np.testing.assert_array_equal(model.predict(frame[["a", "b"]]), labels)
+    for wrong, message in [
+        ([*command, "--one-hot"], "--one-hot does not go together"),
+        ([*command[:3], "tcp://127.0.0.1:1"], "no Dask scheduler answers"),
+        (["cluster", str(tmp_path), *command[2:]], "no .parquet files"),
+    ]:
+        done = run(app, wrong)
+        assert done.exit_code == 2 and message in " ".join(done.output.split())
 
 
 def test_a_client_that_closes(cluster):

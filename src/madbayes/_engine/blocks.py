@@ -56,9 +56,7 @@ class Blocks:
 
     def __repr__(self) -> str:
         n, d = self.shape
-        return (
-            f"<madbayes.blocks: {n:,} rows of {d} columns, {self.dtype}, {len(self.parts)} parts>"
-        )
+        return f"<madbayes.blocks: {n:,} rows of {d} columns, {self.dtype}>"
 
     def __iter__(self) -> Iterator[np.ndarray]:
         step = max(16, PIECE_VALUES // max(self.shape[1], 1))

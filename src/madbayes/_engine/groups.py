@@ -8,7 +8,8 @@ import scipy.sparse as sp
 
 from madbayes._engine.checks import without_arrow
 from madbayes._engine.frame import measure_to_fit
-from madbayes._engine.rows import Rows
+from madbayes._engine.rows import DISK_VALUES, Rows, on_disk
+from madbayes._engine.sources import scratch
 from madbayes._engine.threads import Run
 
 DENSE_VALUES = 2**28  # a CSR matrix up to this size is made dense
@@ -147,7 +148,9 @@ def put_together(X: Any, weight: np.ndarray | None, groups: Groups, run: Run) ->
     source = Rows(X)
     offset = measure_to_fit(source, weight, run).mean
     place = groups.order if weight is None else groups.order[weight[groups.order] > 0]
-    rows = np.empty((place.size, source.d), dtype=source.dtype)
+    shape = (place.size, source.d)
+    large = on_disk(X) and place.size * source.d > DISK_VALUES
+    rows = scratch(shape, source.dtype) if large else np.empty(shape, dtype=source.dtype)
     for a in range(0, place.size, 4096):
         rows[a : a + 4096] = source.take(place[a : a + 4096]) - offset
     w = np.ones(place.size) if weight is None else weight[place]

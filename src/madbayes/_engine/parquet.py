@@ -70,10 +70,13 @@ class ParquetFile:
         file = arrow().parquet.ParquetFile(self.path, buffer_size=2**20, pre_buffer=False)
         size = max(16, BATCH_VALUES // max(self.d, 1))
         start = 0
-        for batch in file.iter_batches(size, row_groups=groups, columns=self.columns):
+        for batch in file.iter_batches(
+            size, row_groups=groups, columns=self.columns, use_threads=False
+        ):
             name = str(self.path)
             yield name, start, matrix(batch, self.columns, self._widths, self.dtype, name)
             start += len(batch)
+        arrow().default_memory_pool().release_unused()
         self._unchanged()
 
 

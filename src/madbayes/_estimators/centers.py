@@ -13,6 +13,8 @@ from madbayes._estimators.elsewhere import anywhere
 from madbayes._estimators.novelty_mixin import Closest, without_direction, without_row
 from madbayes._kernels.rows import distances_to, row_errors
 
+PREDICTED = 2**24  # values whose bounds are held at a time
+
 
 class CentersMixin(Clusterer):
     """Estimators with `cluster_centers_`."""
@@ -97,11 +99,18 @@ class CentersMixin(Clusterer):
 
     def _assign(self, X: Any, weight: np.ndarray | None) -> tuple[np.ndarray, float]:
         """The same for rows and weights that have been checked."""
-        centers = self._exact_centers()
+        centers, n = self._exact_centers(), X.shape[0]
+        labels, error = np.empty(n, np.int32), 0.0
+        step = max(4096, PREDICTED // X.shape[1])
         with workers(self.n_jobs) as run:
-            partition = Partition(Rows(X, unit=self._unit), weight, run)
-            partition.assign(centers)
-        return partition.labels, partition.sse
+            for a in range(0, n, step):
+                b = min(n, a + step)
+                w = None if weight is None else weight[a:b]
+                part = X if b - a == n else X[a:b]
+                partition = Partition(Rows(part, unit=self._unit), w, run)
+                partition.assign(centers)
+                labels[a:b], error = partition.labels, error + partition.sse
+        return labels, error
 
     @property
     def _unit(self) -> bool:

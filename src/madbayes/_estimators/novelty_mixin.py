@@ -1,6 +1,6 @@
 """`predict(novel=…)` and `novelty_score` of every clustering whose distances new rows have."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from numbers import Real
 from typing import Any, NamedTuple
 
@@ -13,6 +13,7 @@ from madbayes._estimators.novelty import EXCEPTIONS, FEW, calibrate, p_values
 RATE = 0.001  # of novel=True
 MOST_ROWS = 2**17  # rows of the fit that are looked at
 COSTS = 2**21  # costs held at a time
+LABELS = 2**18  # labels looked at at a time
 
 
 class Closest(NamedTuple):
@@ -139,14 +140,17 @@ class NoveltyMixin:
         `total`: the weights of the clusters, where X is not all that they are made of.
         """
         k = self.n_clusters_
-        weight = np.ones(len(labels)) if weight is None else weight
-        rows, stands_for = drawn(labels, weight > 0, k, most)
-        count = np.bincount(labels[weight > 0], minlength=k)
+        counted = None if weight is None else weight > 0
+        rows, stands_for = drawn(labels, counted, k, most)
+        count = sizes(labels, counted, k)
+        w = np.ones(rows.size) if weight is None else weight[rows]
         if total is None:
             cuts = segments(len(labels), 1)  # where they are cut on several machines, too
-            parts = [np.bincount(labels[a:b], weight[a:b], minlength=k) for a, b in cuts]
-            total = np.sum(parts, axis=0)
-        self._calibrate_on(X, rows, stands_for, labels[rows], weight[rows], count, total)
+            total = count * 1.0
+            if weight is not None:
+                parts = [np.bincount(labels[a:b], weight[a:b], minlength=k) for a, b in cuts]
+                total = np.sum(parts, axis=0)
+        self._calibrate_on(X, rows, stands_for, labels[rows], w, count, total)
 
     def _calibrate_on(
         self,
@@ -257,21 +261,39 @@ def least(costs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return label, np.maximum(costs[np.arange(len(label)), label], 0.0, dtype=np.float64)
 
 
+def in_blocks(n: int, counted: np.ndarray | None) -> Iterator[np.ndarray]:
+    """The rows that count (None: all), some at a time: they may be very many."""
+    for a in range(0, n, LABELS):
+        here = np.arange(a, min(a + LABELS, n))
+        yield here if counted is None else here[counted[here]]
+
+
+def sizes(labels: np.ndarray, counted: np.ndarray | None, k: int) -> np.ndarray:
+    """How many rows that count each cluster has."""
+    count = np.zeros(k, np.int64)
+    for rows in in_blocks(len(labels), counted):
+        count += np.bincount(labels[rows], minlength=k)
+    return count
+
+
 def drawn(
-    labels: np.ndarray, counted: np.ndarray, k: int, most: int
+    labels: np.ndarray, counted: np.ndarray | None, k: int, most: int
 ) -> tuple[np.ndarray, np.ndarray]:
     """At most about so many rows, all of small clusters; and how many rows each stands for."""
-    rows = np.flatnonzero(counted)
-    if rows.size <= most:
+    count = sizes(labels, counted, k)
+    if count.sum() <= most:
+        rows = np.concatenate(list(in_blocks(len(labels), counted)))
         return rows, np.ones(rows.size)
-    count = np.bincount(labels[rows], minlength=k)
-    take = np.minimum(count, at_most(count, most))
+    take, seen, found = np.minimum(count, at_most(count, most)), np.zeros(k, int), []
+    for rows in in_blocks(len(labels), counted):  # evenly among the rows of each cluster
+        rows = rows[np.argsort(labels[rows], kind="stable")]
+        label, here = labels[rows], np.bincount(labels[rows], minlength=k)
+        place = np.arange(rows.size) - (np.cumsum(here) - here - seen)[label]
+        seen += here
+        found.append(rows[evenly(place, take[label], count[label])])
+    rows = np.concatenate(found)
     rows = rows[np.argsort(labels[rows], kind="stable")]
-    label = labels[rows]
-    place = np.arange(rows.size) - (np.cumsum(count) - count)[label]
-    chosen = evenly(place, take[label], count[label])
-    label = label[chosen]
-    return rows[chosen], count[label] / take[label]
+    return rows, (count / np.maximum(take, 1))[labels[rows]]
 
 
 def at_most(count: np.ndarray, most: int) -> int:

@@ -10,6 +10,7 @@ from madbayes.cli.options import Output
 from madbayes.cli.run import Task, keep
 from madbayes.cli.write import SUMMARY, write_csv, write_json, write_table
 
+LINES = 65_536  # of labels.csv, made at a time
 LABELS = ("cluster", "distance", "second", "novelty")
 
 
@@ -21,16 +22,22 @@ def label_rows(
     place[rows] = np.arange(len(rows))
     columns = [answer.labels, answer.distance, answer.second, answer.novelty]
     columns += list(answer.beside.values())
-    cells = [None if column is None else np.asarray(column).tolist() for column in columns]
     whole = {0, 2}  # labels: -1 is none
 
+    def cells(j: int, column: Any, at: np.ndarray) -> list[Any]:
+        if column is None:
+            return [""] * len(at)
+        values = np.asarray(column)[np.maximum(at, 0)].tolist()
+        none = unknown if j in whole else None
+        for k in np.flatnonzero(at < 0).tolist():
+            values[k] = ""
+        return values if none is None else [none if v == -1 else v for v in values]
+
     def lines() -> Any:
-        for i, key in zip(place.tolist(), ids, strict=True):
-            line = [key]
-            for j, column in enumerate(cells):
-                value = "" if column is None or i < 0 else column[i]
-                line.append(unknown if j in whole and i >= 0 and value == -1 else value)
-            yield line
+        for start in range(0, n, LINES):  # they become Python's numbers as they are written
+            at = place[start : start + LINES]
+            found = [cells(j, column, at) for j, column in enumerate(columns)]
+            yield from map(list, zip(ids[start : start + LINES], *found, strict=True))
 
     return [*LABELS, *answer.beside], lines()
 
@@ -63,13 +70,16 @@ def write_answer(
     if output.report:
         from madbayes.reports import report
 
-        given = None if key == "row" else [ids[i] for i in table.rows.tolist()]
+        given = None  # rows are counted from 1
+        if key != "row" or len(table.rows) < table.n_rows_in_file:
+            known = ids[:]
+            given = [known[i] for i in table.rows.tolist()]
         report(
             model,
             table.values,
             folder / "report.html",
             title=name,
-            ids=given if given is not None else (table.rows + 1).tolist(),
+            ids=given,
             id_name=key,
             notes=summary["notes"],
             left_out=dict(table.left_out),

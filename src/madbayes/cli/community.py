@@ -33,7 +33,8 @@ def communities(
 ) -> None:
     """The whole of `madbayes graph`."""
     check_folder(output.out, output.force)
-    with given(file) as path, voice.status(f"reading {file.name}"):
+    with given([file]) as files, voice.status(f"reading {file.name}"):
+        path = files[0]
         edges = read_edges(path, source=source, target=target, weight=weights, header=not no_header)
     voice.notes(edges.notes)
     name = "standard input" if str(file) == "-" else file.name

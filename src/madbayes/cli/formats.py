@@ -4,7 +4,7 @@ import json
 import sys
 import tempfile
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -34,10 +34,10 @@ MAGIC = {
 
 
 @contextmanager
-def given(path: Path) -> Iterator[Path]:
-    """The file itself; standard input (`-`) as a file for the time being."""
-    if str(path) != "-":
-        yield path
+def given(files: Sequence[Path]) -> Iterator[list[Path]]:
+    """The files themselves; standard input (`-`) as a file for the time being."""
+    if [str(path) for path in files] != ["-"]:
+        yield [inside for path in files for inside in _inside(path)]
         return
     if sys.stdin is None or sys.stdin.isatty():
         raise UserError("- reads the table from standard input: pipe a file into the command.")
@@ -48,17 +48,33 @@ def given(path: Path) -> Iterator[Path]:
             ending = ".xlsx" if b"xl/" in data[-65_536:] else ".npz"
         file = Path(folder) / f"stdin{ending}"
         file.write_bytes(data)
-        yield file
+        yield [file]
 
 
-def read(path: Path, **text_options: Any) -> Frame:
+def called(files: Sequence[Path]) -> str:
+    """What the table is called in titles."""
+    if len(files) == 1:
+        return "standard input" if str(files[0]) == "-" else files[0].name
+    return f"{len(files)} files from {files[0].name} to {files[-1].name}"
+
+
+def _inside(path: Path) -> list[Path]:
+    """The Parquet files of a folder; anything else as it is."""
+    found = sorted(path.rglob("*.parquet")) if path.is_dir() else []
+    return [p for p in found if not p.name.startswith((".", "_"))] or [path]
+
+
+def read(*files: Path, **text_options: Any) -> Frame:
     """Read a table by the end of its name, or say why not; the options are those of text."""
+    path = files[0]
+    if len(files) > 1:
+        return _read_several(files)
     if not path.exists():
         _reader(path)
         near = did_you_mean(path.name, _names_in(path.parent))
         raise UserError(f"There is no file {path}.{near}")
     if path.is_dir():
-        raise UserError(f"{path} is a directory. Give one file: {READABLE}.")
+        raise UserError(f"{path} is a directory without Parquet files. Give one file: {READABLE}.")
     reader = _reader(path)
     try:
         if path.stat().st_size == 0:
@@ -76,6 +92,25 @@ def read(path: Path, **text_options: Any) -> Frame:
     if frame.n_rows == 0:
         raise UserError(f"{path} has column names but no rows. There is nothing to cluster.")
     return frame
+
+
+def _read_several(files: Sequence[Path]) -> Frame:
+    """Parquet files as one table."""
+    for path in files:
+        if not path.exists():
+            raise UserError(f"There is no file {path}.")
+        if _ending(path) not in (".parquet", ".pq"):
+            raise UserError(
+                f"{path}: several files are read as one table only if all are Parquet files."
+            )
+    try:
+        source = Parquet(*files)
+    except (pa.ArrowException, OSError) as error:
+        bad = next((p for p in files if p.stat().st_size < 12), files[0])
+        raise UserError(f"{bad} could not be read as a table: {one_line(error)}") from error
+    if not len(source):
+        raise UserError("The files have column names but no rows. There is nothing to cluster.")
+    return Frame(tuple(source.schema.names), source)
 
 
 def _reader(path: Path) -> Callable[..., Frame]:
@@ -146,7 +181,7 @@ def read_npz(path: Path) -> Frame:
 
 
 def read_parquet(path: Path) -> Frame:
-    source = Parquet(str(path))
+    source = Parquet(path)
     notes: list[str] = []
     if len(set(source.schema.names)) < len(source.schema.names):
         table = pa.parquet.read_table(path)

@@ -4,31 +4,58 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet
 
+from madbayes.cli.errors import UserError
+
 BATCH_ROWS = 65_536
 
 
 class Parquet:
-    """A Parquet file read column by column, or in blocks of rows; never whole."""
+    """Parquet files, one after another, read column by column or in blocks of rows; never whole."""
 
-    def __init__(self, path: str) -> None:
-        self.file = pa.parquet.ParquetFile(path)
-        self.schema = self.file.schema_arrow
+    def __init__(self, *paths: Path) -> None:
+        self.paths = paths
+        self.files = [pa.parquet.ParquetFile(path) for path in paths]
+        first = self.files[0].schema_arrow
+        for path, file in zip(paths, self.files, strict=True):
+            other = set(file.schema_arrow.names)
+            missing, more = set(first.names) - other, other - set(first.names)
+            if missing or more:
+                says = f"lacks the column {min(missing)}" if missing else f"also has {min(more)}"
+                raise UserError(f"{path} {says}, unlike {paths[0]}. Files need the same columns.")
+        try:
+            schemas = [file.schema_arrow.remove_metadata() for file in self.files]
+            self.schema = pa.unify_schemas(schemas, promote_options="permissive")
+        except pa.ArrowTypeError as error:
+            raise UserError(f"The files do not fit together: {error}") from error
 
     def __len__(self) -> int:
-        return int(self.file.metadata.num_rows)
+        return sum(int(file.metadata.num_rows) for file in self.files)
 
     def column(self, j: int) -> pa.ChunkedArray:
-        return self.file.read(columns=[self.schema.names[j]]).column(0)
+        kind = self.schema.types[j]
+        columns = [file.read(columns=[self.schema.names[j]]).column(0) for file in self.files]
+        chunks = [chunk for column in columns for chunk in column.cast(kind).chunks]
+        return pa.chunked_array(chunks, kind)
 
-    def batches(self, columns: Sequence[int]) -> Iterator[pa.RecordBatch]:
+    def batches(self, columns: Sequence[int], rows: int = BATCH_ROWS) -> Iterator[pa.RecordBatch]:
         names = [self.schema.names[j] for j in columns]
-        for batch in self.file.iter_batches(BATCH_ROWS, columns=names):
-            yield batch.select(names)
+        for file in self.files:
+            for batch in file.iter_batches(rows, columns=names):
+                yield batch.select(names)
+
+    def where(self, i: int) -> str:
+        """Which row of which file."""
+        if len(self.files) == 1:
+            return f"row {i + 1}"
+        ends = np.cumsum([file.metadata.num_rows for file in self.files])
+        at = int(np.searchsorted(ends, i, side="right"))
+        return f"row {i + 1 - (ends[at - 1] if at else 0)} of {self.paths[at].name}"
 
 
 @dataclass(frozen=True)
@@ -69,13 +96,15 @@ class Frame:
         if isinstance(self.columns, np.ndarray):
             return pa.chunked_array([pa.array(np.ascontiguousarray(self.columns[:rows, j]))])
         if isinstance(self.columns, Parquet):
-            name = self.columns.schema.names[j]
-            batch = next(self.columns.file.iter_batches(rows, columns=[name]), None)
-            return pa.chunked_array([] if batch is None else [batch.column(0)], self.type(j))
+            batch = next((b for b in self.columns.batches([j], rows) if len(b)), None)
+            cells = [] if batch is None else [batch.column(0).cast(self.type(j))]
+            return pa.chunked_array(cells, self.type(j))
         return self.columns.column(j).slice(0, rows)
 
     def where(self, i: int) -> str:
         """ "row 7": as a spreadsheet counts it."""
+        if isinstance(self.columns, Parquet):
+            return self.columns.where(i)
         return f"row {self.sheet_row(i)}"
 
 

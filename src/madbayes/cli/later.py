@@ -13,7 +13,8 @@ def predict(
         Path, typer.Argument(metavar="MODEL", help="model.npz of madbayes cluster, or a saved one.")
     ],
     file: Annotated[
-        Path, typer.Argument(metavar="FILE", help="Table to read, with the columns of the first.")
+        list[Path],
+        typer.Argument(metavar="FILE...", help="Table to read, with the columns of the first."),
     ],
     talk: Talk,
     novel: Annotated[
@@ -119,7 +120,7 @@ def demo(
     with run.explained(talk):
         file = eruptions()
     tables.cluster(
-        Reading(file),
+        Reading([file]),
         Seed(),
         Output(talk.json, talk.quiet, talk.debug, out=out, force=force),
     )

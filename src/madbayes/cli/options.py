@@ -21,11 +21,12 @@ class Reading:
     """How a table is read and what becomes of its columns."""
 
     file: Annotated[
-        Path,
+        list[Path],
         typer.Argument(
-            metavar="FILE",
+            metavar="FILE...",
             help="Table to read: .csv, .tsv, .txt (also .gz), .parquet, .feather, .xlsx, .jsonl, "
-            ".npy or .npz; - for standard input.",
+            ".npy or .npz; - for standard input. Several Parquet files, or a folder of them, are "
+            "one table, which may be larger than memory.",
         ),
     ]
     columns: Annotated[

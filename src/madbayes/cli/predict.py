@@ -14,7 +14,7 @@ from madbayes._estimators.prepared import Column, Prepared
 from madbayes.cli.answer import label_rows
 from madbayes.cli.errors import UserError, did_you_mean, harmless
 from madbayes.cli.fit import Answer, nearness, novelty, patterns
-from madbayes.cli.formats import given, read
+from madbayes.cli.formats import called, given, read
 from madbayes.cli.frame import Frame
 from madbayes.cli.prepare import about_gaps, build, rows_not_finite
 from madbayes.cli.run import Voice, identifiers
@@ -28,7 +28,7 @@ class Request:
     """What the user asked for."""
 
     model: Path
-    file: Path
+    file: Sequence[Path]
     novel: float | None
     out: Path | None
     id: str | None
@@ -45,9 +45,9 @@ def predict_file(voice: Voice, request: Request) -> None:
     if request.novel is not None and not 0 < request.novel < 1:
         raise UserError(f"--novel {request.novel:g} should be a share between 0 and 1.")
     model = load_model(request.model)
-    with given(request.file) as path:
-        with voice.status(f"reading {request.file.name}"):
-            frame = read(path, skip_rows=request.skip_rows)
+    with given(request.file) as files:
+        with voice.status(f"reading {called(request.file)}"):
+            frame = read(*files, skip_rows=request.skip_rows)
             values, rows, notes = new_rows(frame, model, request)
         voice.notes([*frame.notes, *notes])
         with voice.progress(f"predicting {count(len(values), 'row')}"):
@@ -119,8 +119,8 @@ def new_rows(
                 continue
             near = did_you_mean(column.name, frame.names)
             raise UserError(
-                f"The model needs the column {column.name!r}, which {request.file} does not "
-                f"have.{near} Its columns are: {listing(frame.names)}."
+                f"The model needs the column {column.name!r}, which {called(request.file)} does "
+                f"not have.{near} Its columns are: {listing(frame.names)}."
             )
         j = frame.names.index(column.name)
         if column.categories is None and (reason := not_numeric(frame, j, request.na)):

@@ -5,7 +5,6 @@ What is done here is written down in `Column`s, so that `predict` can do the sam
 
 import os
 import re
-import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
@@ -14,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from madbayes._engine.sources import scratch
 from madbayes._estimators.prepared import Column, scale_rows
 from madbayes.cli.errors import UserError
 from madbayes.cli.frame import Frame, Parquet
@@ -80,7 +80,7 @@ def prepare(frame: Frame, chosen: Selection, missing: Missing, na: Sequence[str]
         )
     if bad.size and missing == "drop":
         rows = np.delete(rows, bad)
-        values = values[rows]
+        values = _some(values, rows)
         notes.append(f"left out {bad.size} of {frame.n_rows} rows: missing or infinite values")
         if not rows.size:
             raise UserError("Every row has a missing or infinite value; no row is left.")
@@ -167,7 +167,20 @@ def _room(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
         return np.empty(shape, dtype)
     # Where the user works there is room for large files; the system's own place may be memory.
     folder = "." if os.access(".", os.W_OK) else None
-    return np.memmap(tempfile.TemporaryFile(dir=folder), dtype, "w+", shape=shape)
+    try:
+        return scratch(shape, dtype, folder)
+    except OSError as error:
+        raise UserError(
+            f"The table takes {size:,} bytes on disk, which could not be had: {error.strerror}."
+        ) from error
+
+
+def _some(values: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    """Some of the rows; of a large table in a file again."""
+    out = _room((len(rows), values.shape[1]), values.dtype)
+    for start in range(0, len(rows), SCAN_ROWS):
+        out[start : start + SCAN_ROWS] = values[rows[start : start + SCAN_ROWS]]
+    return out
 
 
 def blocks(values: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
@@ -237,7 +250,7 @@ def standardize(table: Table, how: Standardize, metric: str, named: bool) -> Tab
         place = part.stop
     wanted, why = how == "yes", ""
     if how == "auto" and metric == "euclidean":
-        why = _why_scale(table.columns, spread, named)
+        why = why_scale(table.columns, spread, named)
         wanted = bool(why)
     notes = [*table.notes, f"{why}; --standardize no turns that off"] if why else [*table.notes]
     if wanted:
@@ -255,7 +268,7 @@ def standardize(table: Table, how: Standardize, metric: str, named: bool) -> Tab
     return replace(table, notes=tuple(notes))
 
 
-def _why_scale(columns: Sequence[Column], spread: dict[str, float], named: bool) -> str:
+def why_scale(columns: Sequence[Column], spread: dict[str, float], named: bool) -> str:
     """Why the columns are of different units; empty when nothing says so."""
     if any(column.categories is not None for column in columns):
         return "the columns were standardized, because categories have no unit"

@@ -3,7 +3,7 @@
 import inspect
 import sys
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +19,7 @@ from madbayes import show_progress
 from madbayes._estimators.prepared import Prepared
 from madbayes.cli.errors import UserError, harmless
 from madbayes.cli.fit import Answer
-from madbayes.cli.formats import given, read
+from madbayes.cli.formats import called, given, read
 from madbayes.cli.frame import Frame
 from madbayes.cli.numbers import from_text
 from madbayes.cli.options import Output, Reading, Talk
@@ -118,9 +118,10 @@ def table_verb(
     with explained(output) as voice:
         reading.check()
         check_folder(output.out, output.force)
-        with given(reading.file) as path:
-            with voice.status(f"reading {reading.file.name}"):
-                task = load_task(path, reading, metric, by)
+        name = called(reading.file)
+        with given(reading.file) as files:
+            with voice.status(f"reading {name}"):
+                task = load_task(files, reading, metric, by)
             voice.notes(task.table.notes)
             n, d = task.X.shape
             with all_or_nothing(output.out, output.force) as scratch:
@@ -130,7 +131,6 @@ def table_verb(
                 with voice.status("writing"):
                     from madbayes.cli.answer import write_answer
 
-                    name = "standard input" if str(reading.file) == "-" else reading.file.name
                     headline = f"{name}: {count(answer.number, answer.of)}"
                     drawn = draw(scratch, task, answer, headline) if output.plot else []
                     summary = summarize(verb, name, task.table, answer)
@@ -150,9 +150,9 @@ def table_verb(
             voice.notes(['the pictures need matplotlib: pip install "madbayes[plot]"'])
 
 
-def load_task(path: Path, reading: Reading, metric: str, by: str | None) -> Task:
+def load_task(files: Sequence[Path], reading: Reading, metric: str, by: str | None) -> Task:
     """The table as the options want it."""
-    frame = read(path, skip_rows=reading.skip_rows)
+    frame = read(*files, skip_rows=reading.skip_rows)
     wishes = Wishes(
         reading.columns or (),
         reading.drop or (),
@@ -171,11 +171,27 @@ def load_task(path: Path, reading: Reading, metric: str, by: str | None) -> Task
     return Task(frame, table, table.scaled(), weights, groups, identifiers(frame, reading.id))
 
 
+class Cells(Sequence[Any]):
+    """A column as Python values, made when they are asked for: there may be very many."""
+
+    def __init__(self, column: pa.ChunkedArray) -> None:
+        self.column = column
+
+    def __len__(self) -> int:
+        return len(self.column)
+
+    def __getitem__(self, at: Any) -> Any:
+        if isinstance(at, slice):
+            start, stop, _ = at.indices(len(self))
+            return self.column.slice(start, stop - start).to_pylist()
+        return self.column[at].as_py()
+
+
 def identifiers(frame: Frame, name: str | None) -> tuple[str, Any]:
     """What the first column of labels.csv is called, and what is in it."""
     if name is None:
         return "row", range(1, frame.n_rows + 1)
-    return name, frame.column(resolve(frame, [name], "--id", whole=True)[0]).to_pylist()
+    return name, Cells(frame.column(resolve(frame, [name], "--id", whole=True)[0]))
 
 
 def _weights(frame: Frame, name: str, rows: np.ndarray) -> np.ndarray:

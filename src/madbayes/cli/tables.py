@@ -59,6 +59,15 @@ def cluster(
             "their form (rings, crescents).",
         ),
     ] = "round",
+    scheduler: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ADDRESS",
+            help="Cluster Parquet files on the workers of the Dask scheduler at ADDRESS, which "
+            "have to see the files; writes labels.parquet, centers.csv, summary.json and "
+            "model.npz.",
+        ),
+    ] = None,
 ) -> None:
     """Find the clusters of a table.
 
@@ -75,6 +84,11 @@ def cluster(
         make = choose.estimator(
             penalty, clusters_hint, max_clusters, n_clusters, metric, shape, seed.seed
         )
+    if scheduler is not None:
+        from madbayes.cli.spread import cluster_spread
+
+        cluster_spread(reading, output, *make, scheduler)
+        return
     run.table_verb(
         "cluster",
         reading,

@@ -83,9 +83,8 @@ def one_pass(
 ) -> np.ndarray:
     """2. and 3. from centres that are good already."""
     n = partition.source.n
-    return update_means(
-        partition, assign_or_open(partition, centers, penalty, max_clusters or n + 1, n)[0]
-    )
+    centers, _ = assign_or_open(partition, centers, penalty, max_clusters or n + 1, n)
+    return update_means(partition, centers)
 
 
 def dp_means(
@@ -102,8 +101,7 @@ def dp_means(
     history: list[float] = []
     converged = fresh_sums = False
     n_iter, stretch = 0, FIRST_STRETCH
-    past = passes.resume(partition)
-    if past is None:
+    if (past := passes.resume(partition)) is None:
         centers = partition.middle()  # 1.
         partition.assign(centers)
     else:
@@ -198,8 +196,7 @@ class DPMeans(CentersMixin):
     coreset_size_, coreset_error_ : int, float
         Only where a search went through a coreset: its rows, and by which share the squared error
         of the centres found on it was off, measured on all rows.
-    n_iter_, converged_
-    n_features_in_, feature_names_in_
+    n_iter_, converged_, n_features_in_, feature_names_in_
 
     Notes
     -----
@@ -264,9 +261,8 @@ class DPMeans(CentersMixin):
             file, options = checkpoint_of(self, rows)
             rows = replace(rows, options=options)
             if options.penalty == "auto":
-                path = find_path(
-                    X, weight, options.cap, options.hint, options.random_state, run, unit=self._unit
-                )
+                limits = options.cap, options.hint, options.random_state
+                path = find_path(X, weight, *limits, run, unit=self._unit)
             if self.algorithm == "search":
                 result, penalty, core = search_table(rows, path, one_pass)
             else:

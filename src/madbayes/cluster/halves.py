@@ -85,12 +85,13 @@ def make_halves(
     parts = []
     for _ in range(cuts):
         order = rng.permutation(len(Z))
-        parts += [(order[:h], order[h : 2 * h]), (order[h : 2 * h], order[:h])]
+        one, other = ((Z[rows], w[rows]) for rows in (order[:h], order[h : 2 * h]))
+        parts += [(one, other), (other, one)]
     seeds = rng.random((len(parts), n_small))
 
-    def build(job: tuple[tuple[np.ndarray, np.ndarray], np.ndarray]) -> Half:
+    def build(job: Any) -> Half:
         (mine, other), uniforms = job
-        return Half(Z[mine], w[mine], Z[other], w[other], uniforms)
+        return Half(mine[0], mine[1], other[0], other[1], uniforms)
 
     return run(build, zip(parts, seeds, strict=True))
 

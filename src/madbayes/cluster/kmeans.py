@@ -41,8 +41,7 @@ def assign(partition: Partition, centers: np.ndarray) -> int:
 
 def fill_empty(partition: Partition, centers: np.ndarray) -> np.ndarray:
     """Give each centre without rows the row that is farthest from its own centre."""
-    count = partition.counts()
-    empty = np.flatnonzero(count == 0)
+    empty = np.flatnonzero(partition.counts() == 0)
     if empty.size == 0:
         return centers
     centers = centers.copy()

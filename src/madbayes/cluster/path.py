@@ -130,9 +130,8 @@ def find_path(
 ) -> Staircase:
     """Steps 1 to 6 on checked rows."""
     rng = np.random.default_rng(check_random_state(random_state).randint(2**31 - 1))
-    weights = np.ones(X.shape[0]) if weight is None else weight
     fewest, most = check_range(max_clusters, n_clusters_hint)
-    sample = draw_sample(X, weights, most or 0, rng, unit=unit)  # 1.
+    sample = draw_sample(X, weight, most or 0, rng, unit=unit)  # 1.
     Z, signal = sketch(sample, rng)  # 2.
     tested = try_numbers(Z, sample.core_w, signal, fewest, most, unit, rng, run)  # 3. to 5.
     numbers, errors, centers, scored = stairs(sample, tested, unit)  # 6.

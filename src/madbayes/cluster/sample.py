@@ -35,14 +35,15 @@ class Sample:
 
 
 def draw_sample(
-    X: Any, weights: np.ndarray, wanted: int, rng: np.random.Generator, *, unit: bool
+    X: Any, weights: np.ndarray | None, wanted: int, rng: np.random.Generator, *, unit: bool
 ) -> Sample:
-    """1. Rows in random order, so that any leading block is a sample too."""
+    """1. Rows in random order, so that any leading block is a sample too. No weights: all ones."""
     sparse = sp.issparse(X) and X.shape[1] > DENSE_COLUMNS
     n_rows = min(SAMPLE_ROWS, max(4096, SAMPLE_VALUES // X.shape[1]))
-    rows = rng.permutation(np.flatnonzero(weights > 0))
-    rows = rows[: max(SPARSE_ROWS if sparse else n_rows, 128 * wanted)]
-    w = weights[rows] / weights[rows].mean()
+    rows = rng.permutation(X.shape[0] if weights is None else np.flatnonzero(weights > 0))
+    rows = rows[: max(SPARSE_ROWS if sparse else n_rows, 128 * wanted)].copy()
+    w = np.ones(len(rows)) if weights is None else weights[rows] / weights[rows].mean()
+    total = float(X.shape[0] if weights is None else weights.sum())
     if sparse:
         S = sp.csr_array(X[rows], dtype=np.float64)
         S = unit_csr(S) if unit else S
@@ -59,7 +60,7 @@ def draw_sample(
     isolated = S[lonely]
     core = S[~lonely] if lonely.any() else S
     clump = clumps(isolated, limit)
-    return Sample(core, w[~lonely], isolated, w[lonely], clump, origin, scale, float(weights.sum()))
+    return Sample(core, w[~lonely], isolated, w[lonely], clump, origin, scale, total)
 
 
 def lonely_rows(X: Any, rng: np.random.Generator, group: int = 5) -> tuple[np.ndarray, float]:
@@ -74,7 +75,9 @@ def lonely_rows(X: Any, rng: np.random.Generator, group: int = 5) -> tuple[np.nd
     some = rng.choice(n, min(n, 256), replace=False)
     D = squared_distances(X, X[some])
     limit = 4.0 * np.median(D[some][D[some] > 0]) if (D[some] > 0).any() else np.inf
-    lonely = np.partition(D, min(1, len(some) - 1), axis=1)[:, min(1, len(some) - 1)] > limit
+    second = min(1, len(some) - 1)  # the nearest may be the row itself
+    D.partition(second, axis=1)
+    lonely = D[:, second] > limit
     for i in np.flatnonzero(lonely):
         near = squared_distances(X[i : i + 1], X)[0] <= limit
         lonely[i] = near.sum() <= group

@@ -10,6 +10,7 @@ Rows that stay on disk (memory maps, `madbayes.blocks`) are not copied when they
    than a ten-thousandth.
 """
 
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
@@ -20,7 +21,7 @@ import scipy.sparse as sp
 from madbayes._engine.frame import Frame, measure_to_fit
 from madbayes._engine.partition import Partition
 from madbayes._engine.progress import Stage
-from madbayes._engine.rows import Rows, on_disk
+from madbayes._engine.rows import DISK_VALUES, Rows, on_disk
 from madbayes._engine.threads import Run, patient
 from madbayes._estimators.fitting import Options
 from madbayes._kernels.moves import TOL, means
@@ -33,9 +34,9 @@ from madbayes.cluster.coreset import Coreset, coreset
 from madbayes.cluster.farthest import first_gap, largest_gap
 from madbayes.cluster.table import DENSE_VALUES, Clustering, Table
 
-DISK_VALUES = 2**25  # rows on disk up to this size are read into memory for the search
 CORE_VALUES, CORE_ROWS = 2**22, (2**14, 2**17)  # of a coreset, at first
 PER_CLUSTER = 64  # rows of it for each cluster, or it is drawn again, larger
+MUCH = 0.1  # an error of a coreset that is worth a warning
 GAIN = 1e-4  # a pass that gains less is the last …
 PASSES = 30  # … and so is this one
 
@@ -94,6 +95,13 @@ def keep_core(model: Any, core: Core | None, n: int) -> tuple[str, ...]:
     if core is None:
         return ()
     model.coreset_size_, model.coreset_error_ = core
+    if abs(core.error) > MUCH:
+        warnings.warn(
+            f"the search saw a coreset of {core.size:,} of {n:,} rows, on which the squared error "
+            f"is {core.error:+.0%} off: the clusters are so small that hardly any of their rows "
+            "are in it. Use a larger penalty or fewer clusters, or load the rows: np.array(X).",
+            stacklevel=4,
+        )
     return (
         f"Searched on a coreset of {core.size:,} of {n:,} rows, then settled on all of them; the "
         f"squared error on the coreset was off by {core.error:+.1%}",
@@ -176,28 +184,35 @@ def through_coreset(
     rows: Problem, solve: Solve, one_pass: Pass | None = None
 ) -> tuple[Clustering, float, Core]:
     """1. to 5.; `one_pass` is that of the algorithm at a penalty (None: the number stays)."""
-    d, options = rows.X.shape[1], rows.options
-    m = int(np.clip(CORE_VALUES // d, *CORE_ROWS))
-    most = max(m, DISK_VALUES // d)
-    while True:
-        core = rows.core(m)  # 1.
-        frame = measure_to_fit(Rows(core.X), core.weight, rows.run)
-        small = Problem(core.X, core.weight, frame, options, rows.run, rows.unit)
-        found, penalty = solve(small)  # 2.
-        if found.k * PER_CLUSTER <= m or m == most:
-            break
-        m = min(4 * m, most)
+    options = rows.options
+    found, penalty, size, cost = search_core(rows, solve)  # 1., 2.
 
     partition, centers = rows.start(), found.centers
     partition.assign(centers)  # 3.
-    there = Partition(Rows(core.X), core.weight, rows.run, frame, unit=rows.unit)
-    there.assign(centers)
-    error = there.sse / partition.sse - 1.0 if partition.sse > 0 else 0.0
+    error = cost / partition.sse - 1.0 if partition.sse > 0 else 0.0
     if one_pass is not None:
         centers = merge(partition, centers, penalty, options.cap)  # 4.
         partition = partition if len(centers) == found.k else rows.start()
     result = settle(partition, centers, penalty, options.cap, one_pass or lloyd_pass)  # 5.
-    return result, penalty, Core(len(core.rows), float(error))
+    return result, penalty, Core(size, float(error))
+
+
+def search_core(rows: Problem, solve: Solve) -> tuple[Clustering, float, int, float]:
+    """1. and 2.: what was found and its penalty; how many rows it had, and its squared error."""
+    d = rows.X.shape[1]
+    m = int(np.clip(CORE_VALUES // d, *CORE_ROWS))
+    most = max(m, DISK_VALUES // d)
+    while True:
+        core = rows.core(m)
+        frame = measure_to_fit(Rows(core.X), core.weight, rows.run)
+        small = Problem(core.X, core.weight, frame, rows.options, rows.run, rows.unit)
+        found, penalty = solve(small)
+        if found.k * PER_CLUSTER <= m or m == most:
+            break
+        m = min(4 * m, most)
+    partition = small.start()
+    partition.assign(found.centers)
+    return found, penalty, len(core.rows), partition.sse
 
 
 def merge(partition: Partition, centers: np.ndarray, penalty: float, cap: int | None) -> np.ndarray:

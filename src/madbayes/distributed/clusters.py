@@ -29,9 +29,10 @@ from madbayes.cluster.table import Clustering
 from madbayes.distributed import local
 from madbayes.distributed.calibration import calibrate, count_labels
 from madbayes.distributed.directions import weight_directions
+from madbayes.distributed.input import spread_table
 from madbayes.distributed.local import Share
 from madbayes.distributed.partition import SpreadPartition, measure_spread
-from madbayes.distributed.table import SpreadTable, spread_table
+from madbayes.distributed.table import SpreadTable
 from madbayes.distributed.tasks import fetch, keep, task
 
 PATH_ROWS = 2**16  # rows that are asked how many clusters there are

@@ -9,7 +9,7 @@ in the order of the rows, so the result is that of one machine to the bit.
 """
 
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -19,24 +19,15 @@ from madbayes._engine.groups import Groups, check_groups
 from madbayes._engine.rows import segments
 from madbayes._engine.threads import workers
 from madbayes._estimators.fitting import warn_if_unfinished
-from madbayes._kernels import hdp
-from madbayes._kernels.moves import add_rows
+from madbayes.distributed import herd as on_herd
 from madbayes.distributed.calibration import calibrate, count_labels
+from madbayes.distributed.herd import Herd
+from madbayes.distributed.input import spread_table
 from madbayes.distributed.local import Share, weights_at
 from madbayes.distributed.partition import measure_spread
-from madbayes.distributed.table import SpreadTable, spread_table
+from madbayes.distributed.table import SpreadTable
 from madbayes.distributed.tasks import fetch, keep, same, task
 from madbayes.multi.algorithm2 import Allotment, algorithm2
-from madbayes.multi.sharing import number_locally, usage
-
-
-class Herd(NamedTuple):
-    """The rows of some whole groups, shifted to the mean of all."""
-
-    X: np.ndarray
-    w: np.ndarray
-    start: np.ndarray  # group j of the herd is rows start[j] to start[j + 1]
-    first: int  # the number of its first group
 
 
 def fit_hard_hdp(
@@ -201,14 +192,14 @@ class SpreadAllotment(Allotment):
             shared = task(same, centers)
             tried = keep(
                 [
-                    task(try_rows, self.herds[s], self.z[s], shared, local, glob)
+                    task(on_herd.try_rows, self.herds[s], self.z[s], shared, local, glob)
                     for s in range(first, last)
                 ]
             )
-            opened = fetch([task(opened_by, each) for each in tried])
+            opened = fetch([task(on_herd.opened_by, each) for each in tried])
             right = next((s for s, new in enumerate(opened) if len(new)), len(opened) - 1)
             for s in range(right + 1):
-                self.z[first + s] = task(labels_after, tried[s])
+                self.z[first + s] = task(on_herd.labels_after, tried[s])
             self.z[first : first + right + 1] = keep(self.z[first : first + right + 1])
             if len(opened[right]):
                 centers, window, self._opens = np.vstack([centers, opened[right]]), 1, True
@@ -220,8 +211,8 @@ class SpreadAllotment(Allotment):
 
     def local_clusters(self, k: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         whole = zip(self.herds, self.z, strict=True)
-        self._local = keep([task(find_local, *each, k) for each in whole])
-        parts = fetch([task(first_three, each) for each in self._local])
+        self._local = keep([task(on_herd.find_local, *each, k) for each in whole])
+        parts = fetch([task(on_herd.first_three, each) for each in self._local])
         M, A, label = (np.concatenate(column) for column in zip(*parts, strict=True))
         self._sizes = [len(each[0]) for each in parts]
         return M, A, label
@@ -229,13 +220,13 @@ class SpreadAllotment(Allotment):
     def follow(self, label: np.ndarray) -> None:
         parts = np.split(label, np.cumsum(self._sizes)[:-1])
         whole = zip(self._local, parts, strict=True)
-        self.z = keep([task(follow, *each) for each in whole])
+        self.z = keep([task(on_herd.follow, *each) for each in whole])
         self._k = int(label.max()) + 1
 
     def update_means(self) -> np.ndarray:
         sums: Any = (np.zeros((self._k, self.d)), np.zeros(self._k), np.zeros(self._k, np.int64))
         for herd, z in zip(self.herds, self.z, strict=True):
-            sums = task(add_herd, sums, herd, z)
+            sums = task(on_herd.add_herd, sums, herd, z)
         C, W, N = fetch([sums])[0]
         keep_ = N > 0
         if not keep_.all():
@@ -249,76 +240,23 @@ class SpreadAllotment(Allotment):
         total: Any = 0.0
         shared = task(same, centers)
         for herd, z in zip(self.herds, self.z, strict=True):
-            total = task(add_error, total, herd, z, shared)
+            total = task(on_herd.add_error, total, herd, z, shared)
         return float(fetch([total])[0])
 
     def objective(self, centers: np.ndarray, local: float, glob: float) -> float:
         k = len(centers)
         whole = zip(self.herds, self.z, strict=True)
-        n_local = sum(fetch([task(count_local, *each, k) for each in whole]))
+        n_local = sum(fetch([task(on_herd.count_local, *each, k) for each in whole]))
         return self.error(centers) + local * n_local + glob * k
 
     def usage(self, shape: tuple[int, int]) -> sp.csr_array:
         """How many rows of each group are in each cluster."""
         whole = zip(self.herds, self.z, strict=True)
-        return sp.csr_array(sp.vstack(fetch([task(used, *each, shape[1]) for each in whole])))
+        return sp.csr_array(
+            sp.vstack(fetch([task(on_herd.used, *each, shape[1]) for each in whole]))
+        )
 
     def numbered(self, rows_of: sp.csr_array) -> list[Any]:
         """Labels within groups."""
         whole, shared = zip(self.herds, self.z, strict=True), task(same, rows_of)
-        return keep([task(number, shared, *each) for each in whole])
-
-
-def try_rows(
-    herd: Herd, z: np.ndarray, centers: np.ndarray, local: float, glob: float
-) -> tuple[np.ndarray, np.ndarray]:
-    """4., as if nobody else opened a cluster: labels and clusters opened."""
-    z, k = z.copy(), len(centers)
-    C = hdp.assign_or_open(herd.X, herd.w, herd.start, z, centers.copy(), k, local, glob)[0]
-    return z, C[k:]
-
-
-def labels_after(tried: tuple[np.ndarray, np.ndarray]) -> np.ndarray:
-    return tried[0]
-
-
-def opened_by(tried: tuple[np.ndarray, np.ndarray]) -> np.ndarray:
-    return tried[1]
-
-
-def find_local(herd: Herd, z: np.ndarray, k: int) -> tuple[np.ndarray, ...]:
-    return hdp.local_clusters(herd.X, herd.w, herd.start, z, k)
-
-
-def first_three(found: tuple[np.ndarray, ...]) -> tuple[np.ndarray, ...]:
-    return found[:3]
-
-
-def follow(found: tuple[np.ndarray, ...], label: np.ndarray) -> np.ndarray:
-    return label[found[3]]
-
-
-def add_herd(sums: tuple[np.ndarray, ...], herd: Herd, z: np.ndarray) -> tuple[np.ndarray, ...]:
-    C, W, N = (part.copy() for part in sums)
-    add_rows(herd.X, herd.w, z, C, W, N)
-    return C, W, N
-
-
-def add_error(total: float, herd: Herd, z: np.ndarray, centers: np.ndarray) -> float:
-    return hdp.add_errors(total, herd.X, herd.w, z, centers)
-
-
-def count_local(herd: Herd, z: np.ndarray, k: int) -> int:
-    return int(hdp.count_local(herd.start, z, k).sum())
-
-
-def codes(herd: Herd) -> np.ndarray:
-    return np.repeat(np.arange(len(herd.start) - 1), np.diff(herd.start))
-
-
-def used(herd: Herd, z: np.ndarray, k: int) -> sp.csr_array:
-    return usage(codes(herd), z, (len(herd.start) - 1, k))
-
-
-def number(rows_of: sp.csr_array, herd: Herd, z: np.ndarray) -> np.ndarray:
-    return number_locally(rows_of, herd.first + codes(herd), z)
+        return keep([task(on_herd.number, shared, *each) for each in whole])

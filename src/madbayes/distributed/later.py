@@ -7,7 +7,7 @@ import dask.array as da
 import numpy as np
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from madbayes.distributed.table import as_array, load, spread_weight
+from madbayes.distributed.input import as_array, load, spread_weight
 from madbayes.distributed.tasks import fetch, same, task
 
 

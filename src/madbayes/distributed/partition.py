@@ -10,10 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from madbayes._engine.centers import make_groups
 from madbayes._engine.frame import Frame, check_closeness, make_frame
 from madbayes._engine.lloyd import serial
-from madbayes._engine.partition import Partition
+from madbayes._engine.partition import Partition, is_small
 from madbayes._engine.rows import DIRECT_COLUMNS, MAX_SEGMENTS, Rows, segments
 from madbayes._engine.seeding import spread_rows
 from madbayes._engine.segment import open_by_rule
@@ -98,14 +97,6 @@ class SpreadPartition(Partition):
     def _all_assigned(self) -> bool:
         return min(fetch([task(piece.lowest, state) for state in self._states])) >= 0
 
-    def _make_bounds(self, centers: np.ndarray) -> None:
-        k = centers.shape[0]
-        if self._group.shape[0] != k:
-            if self._direct:
-                self._group, self._n_groups = np.zeros(k, dtype=np.int32), 1
-            else:
-                self._group, self._n_groups = make_groups((centers - self.offset) * self.scale)
-
     def _touched(self, first: int, last: int) -> list[int]:
         return [s for s, (a, b) in enumerate(self._table.spans) if a < last and first < b]
 
@@ -117,7 +108,7 @@ class SpreadPartition(Partition):
         previous = None if fresh else self._bounds_for
         groups, separate = (self._group, self._n_groups), len(centers) ** 2 * 4 <= self.source.n
         view = task(piece.make_view, centers, previous, *groups, self._frame, separate)
-        how = (penalty, fresh, self._use32)
+        how = (penalty, fresh, self._use32, is_small(self.source.n, *centers.shape))
         touched = self._touched(first, last)
         tasks = []
         for s in touched:

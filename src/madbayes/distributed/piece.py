@@ -108,6 +108,7 @@ def assign(
     penalty: float | None,
     fresh: bool,
     use32: bool,
+    small: bool,
 ) -> State:
     """Nearest centres for the rows `span`."""
     state = state or first_state(share)
@@ -117,6 +118,7 @@ def assign(
     if part._lower.shape[1] != t:
         part._lower = np.empty((len(share.rows), t), np.float32)
     tallies, local = tallies_for(state, len(view.exact)), threading.local()
+    columns = np.ascontiguousarray(view.exact.T) if small else None
     with workers(1):
         for (a, b), tally in zip(share.cuts, tallies, strict=True):
             a, b = max(a, span[0]), min(b, span[1])
@@ -124,7 +126,7 @@ def assign(
                 if fresh:
                     part._upper[a:b] = np.inf
                     part._lower[a:b] = 0.0
-                part._assign_range(a, b, view, tally, penalty, fresh, local, None)
+                part._assign_range(a, b, view, tally, penalty, fresh, local, columns)
     return State(part.labels, part._upper, part._lower, part._far, tallies)
 
 
@@ -177,7 +179,7 @@ def recount(share: Share, state: State, k: int) -> State:
     tallies = [empty_tally(k, share.rows.shape[1]) for _ in share.cuts]
     for cut, tally in zip(share.cuts, tallies, strict=True):
         for a, b, block in share.source.blocks(*cut):
-            tally_rows(block, share.weight[a:b], state.labels[a:b], tally)
+            tally_rows(block, share.weight[a:b], state.labels[a:b], tally, 1)
     return state._replace(tallies=tallies)
 
 

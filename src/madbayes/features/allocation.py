@@ -6,7 +6,7 @@ rows stay where they are and are read in blocks. Each step is a map over fixed s
 `run` has.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -84,6 +84,15 @@ class Allocation:
         return self._pass(EXACT if how == "exact" else COORDINATE)
 
     def _pass(self, how: int) -> int:
+        parts = self._map(how)
+        changed, self.rss, self.S, self._T = parts[0]
+        for part in parts[1:]:
+            changed, self.rss = changed + part[0], self.rss + part[1]
+            self.S, self._T = self.S + part[2], self._T + part[3]
+        return int(changed)
+
+    def _map(self, how: int) -> list[tuple[int, float, np.ndarray, np.ndarray]]:
+        """One pass over each segment: changes, squared error, ZᵀWZ, ZᵀW(X - ZA)."""
         K = self.K
         G = self.A @ self.A.T
         R = kernels.triangle(G) if how == EXACT else G
@@ -98,12 +107,11 @@ class Allocation:
                 changed, rss = changed + flips, rss + error
             return changed, rss, S, T
 
-        parts = self.run(partial, self.cuts)
-        changed, self.rss, self.S, self._T = parts[0]
-        for part in parts[1:]:
-            changed, self.rss = changed + part[0], self.rss + part[1]
-            self.S, self._T = self.S + part[2], self._T + part[3]
-        return int(changed)
+        return self.run(partial, self.cuts)
+
+    def in_turn(self, rows_in_turn: Callable[..., int], penalty: float, cap: int) -> int:
+        """Rows one after another, wherever they are; returns how many z changed."""
+        return rows_in_turn(self, penalty, cap)
 
     # Steps on K×K matrices
 
@@ -121,7 +129,7 @@ class Allocation:
         if not keep.all():
             S = np.ascontiguousarray(self.S[keep][:, keep])
             self.A = np.linalg.solve(S, self.S[keep]) @ self.A  # the same fit on fewer columns
-            self.Z = np.ascontiguousarray(self.Z[:, keep])
+            self._keep_columns(keep)
             self.S, self._T = S, self._T[keep]
         costs = np.empty(self.K)
         fall = kernels.fit_features(self.A, self.S, self._T, costs)
@@ -154,9 +162,20 @@ class Allocation:
         self.rss += float((self.A[k] ** 2).sum() / M[k, k])
         A = self.A - np.outer(M[:, k] / M[k, k], self.A[k])
         self.A = np.delete(A, k, axis=0)
-        self.Z = np.ascontiguousarray(np.delete(self.Z, k, axis=1))
+        self._keep_columns(np.arange(M.shape[0]) != k)
         self.S = np.delete(np.delete(self.S, k, axis=0), k, axis=1)
         self._T = np.zeros_like(self.A)
+
+    def _keep_columns(self, keep: np.ndarray) -> None:
+        self.Z = np.ascontiguousarray(self.Z[:, keep])
+
+    def everybody(self) -> np.ndarray:
+        """A feature that all rows have, for `add`."""
+        return np.ones(self.n)
+
+    def residuals(self, rows: np.ndarray) -> np.ndarray:
+        """What the features leave of some rows."""
+        return self.source.take(rows) - self.Z[rows].astype(np.float64) @ self.A
 
     def add(self, z: np.ndarray, a: np.ndarray) -> None:
         """One more feature; follow with a pass."""
@@ -180,7 +199,7 @@ class Allocation:
 
         Each in turn: z = [2Ra > aᵀa], a = the mean of R over z. Returns z, a and what they save.
         """
-        seeds = self.source.take(rows) - self.Z[rows].astype(np.float64) @ self.A
+        seeds = self.residuals(rows)
         if with_mean:
             seeds = np.vstack([np.zeros((1, self.d)), seeds])
         on = np.empty((self.n, seeds.shape[0]), dtype=np.uint8)

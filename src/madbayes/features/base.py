@@ -14,6 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 from madbayes._engine.checks import check_count, check_penalty, check_rows
 from madbayes._engine.rows import Rows
 from madbayes._engine.threads import Run, workers
+from madbayes._estimators.elsewhere import anywhere
 from madbayes._estimators.saving import SaveMixin
 from madbayes.features.allocation import Allocation, new_state
 from madbayes.features.path import climb_path
@@ -46,6 +47,7 @@ class FeaturesMixin(SaveMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin
         """Fit and return the features of each row of X."""
         return self.fit(X, sample_weight=sample_weight).transform(X)
 
+    @anywhere
     def transform(self, X: Any) -> np.ndarray:
         """Which features each row of X has, (n_rows, n_components) booleans.
 
@@ -64,6 +66,7 @@ class FeaturesMixin(SaveMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin
             )
         return Z @ self.components_
 
+    @anywhere
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
         """Minus the squared error of the rows of X: larger is better."""
         state, unit = self._allocate(X, sample_weight)
@@ -146,6 +149,7 @@ class PenalizedFeatures(FeaturesMixin):
         """Check the parameters of the algorithm; how one start is made."""
         raise NotImplementedError
 
+    @anywhere
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Find the features of the rows of X."""
         X = check_rows(self, X)

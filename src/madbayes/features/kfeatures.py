@@ -23,6 +23,7 @@ from sklearn.utils import check_random_state
 
 from madbayes._engine.checks import check_choice, check_count, check_rows
 from madbayes._engine.threads import workers
+from madbayes._estimators.elsewhere import anywhere
 from madbayes.features.allocation import Allocation
 from madbayes.features.base import FeaturesMixin
 from madbayes.features.search import default_patience, greedy, search, search_start, settle
@@ -147,6 +148,7 @@ class KFeatures(FeaturesMixin):
         self.random_state = random_state
         self.n_jobs = n_jobs
 
+    @anywhere
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Find the features of the rows of X."""
         X = check_rows(self, X)

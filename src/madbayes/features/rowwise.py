@@ -102,6 +102,11 @@ def open_feature(state: Allocation, n: int, x: np.ndarray, M: np.ndarray) -> boo
 
 def paper_pass(state: Allocation, penalty: float, cap: int) -> int:
     """BP-means step 1 (BKJ 3): rows in order, features with one row opened on the way."""
+    return state.in_turn(rows_in_turn, penalty, cap)
+
+
+def rows_in_turn(state: Allocation, penalty: float, cap: int) -> int:
+    """The same for rows that are all here."""
     count = np.zeros(1, dtype=np.int64)
     for a, b, block in state.pieces((0, state.n)):
         row, why = 0, OPEN

@@ -271,7 +271,7 @@ def greedy(state: Allocation, rng: np.random.RandomState, penalty: float, cap: i
     if cap < 1:
         return
     before, saved = value(state, penalty), state.save()
-    state.add(np.ones(state.n), np.zeros(state.d))
+    state.add(state.everybody(), np.zeros(state.d))
     state.measure()
     state.refit()
     state.measure()
@@ -282,7 +282,7 @@ def greedy(state: Allocation, rng: np.random.RandomState, penalty: float, cap: i
         if rows.size == 0:
             break
         before, saved = value(state, penalty), state.save()
-        a = state.source.take(rows) - state.Z[rows].astype(np.float64) @ state.A
+        a = state.residuals(rows)
         state.add(state.nearer(a[0]), a[0])
         state.measure()
         if value(state, penalty) >= before:

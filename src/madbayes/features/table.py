@@ -52,9 +52,14 @@ def check_table_to_fit(X: Any, sample_weight: Any, A: np.ndarray | None = None) 
         weight = weight / unit
     parts = [X.data] if sp.issparse(X) else (block for *_, block in Rows(X).blocks(0, X.shape[0]))
     largest = max((float(np.abs(part).max(initial=0)) for part in parts), default=0.0)
+    check_largest(largest, float(X.shape[0] * X.shape[1]), unit, A)
+    return Table(X, weight, unit)
+
+
+def check_largest(largest: float, count: float, unit: float, A: np.ndarray | None = None) -> None:
+    """The same of so many values, of which this is the largest; weights reach `unit`."""
     if A is not None:
         largest += float(np.abs(A).sum(axis=0).max(initial=0.0))
-    count = float(X.shape[0] * X.shape[1])
     with np.errstate(over="ignore", under="ignore"):
         square = np.float64(largest) ** 2 * count
     if not square < 1e306:
@@ -73,7 +78,6 @@ def check_table_to_fit(X: Any, sample_weight: Any, A: np.ndarray | None = None) 
             f"{'over' if unit > 1 else 'under'}flow float64. Divide the weights (and the penalty) "
             f"by, say, {unit:.1g}."
         )
-    return Table(X, weight, unit)
 
 
 def turn(X: Any) -> Any:

@@ -7,7 +7,7 @@ import scipy.sparse as sp
 
 from madbayes._engine.checks import check_count
 from madbayes._engine.groups import Grouped, Groups, check_groups, put_together
-from madbayes._engine.rows import Rows
+from madbayes._engine.rows import DISK_VALUES, Rows, on_disk
 from madbayes._engine.threads import Run
 from madbayes._estimators.fitting import Options, begin, keep_choice, warn_if_unfinished
 from madbayes._kernels.rows import squared_error
@@ -116,6 +116,11 @@ class SharedClusters:
         Returns the grouped rows, their division, and the label of each row of X (-1 for a row of
         weight 0).
         """
+        if self.algorithm == "search" and on_disk(X) and X.shape[0] * X.shape[1] > DISK_VALUES:
+            raise ValueError(
+                f"algorithm='search' needs the rows in memory, and X has {X.shape[0]:,} of "
+                f"{X.shape[1]} columns on disk. Use algorithm='paper', or np.array(X) if it fits."
+            )
         rows = put_together(X, weight, groups, run)
         local, glob, path = self._penalties(rows, options, run)
         if self.algorithm == "paper":

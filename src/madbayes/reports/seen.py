@@ -1,5 +1,6 @@
 """A model and its rows as a report sees them: names, labels, units, and a sample to draw."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,7 +20,7 @@ class Seen:
     model: Any  # the estimator itself
     of: str  # "cluster", "feature" or "community"
     names: tuple[str, ...]
-    ids: list[Any]
+    ids: Sequence[Any]
     id_name: str
     labels: np.ndarray  # of all rows; -1: none
     number: int
@@ -65,7 +66,7 @@ def see(model: Any, X: Any, ids: Any, id_name: str) -> Seen:
         inner,
         of,
         names,
-        list(range(1, n + 1)) if ids is None else list(ids),
+        range(1, n + 1) if ids is None else list(ids),
         id_name,
         labels,
         number,
