@@ -1,8 +1,8 @@
 """The first call: what a new installation waits for while Numba compiles.
 
-Every estimator is fitted on a small table by a new process whose cache is empty, once more in the
-same process, and once in another process that finds the cache filled. The share of a kernel is the
-time of its own compilation, without that of the kernels it calls and nobody had compiled before.
+Every estimator is fitted on a small table by a new process whose cache is empty, and once more in
+the same process. The share of a kernel is the time of its own compilation, without that of the
+kernels it calls and nobody had compiled before.
 
 python benchmarks/first_call.py                  the table
 python benchmarks/first_call.py --only DPMeans   one estimator
@@ -124,20 +124,18 @@ def measure_one(name, options, shape):
     with tempfile.TemporaryDirectory() as folder:
         env = {"NUMBA_CACHE_DIR": folder, "OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1"}
         task = {"name": name, "options": options, "shape": shape}
-        first = in_process(__file__, task, env=env)
-        later = in_process(__file__, task, env=env)
-    return first, later
+        return in_process(__file__, task, env=env)
 
 
 def measure(quick=False, only=None, kernels=4):
     rows = []
-    header = ["fit", "first, CPU", "wall", "again", "next process", "kernels", "the dearest"]
+    header = ["fit", "first, CPU", "wall", "again, CPU", "functions", "the dearest, seconds"]
     for name, options, shape in cases():
         if (only and name not in only) or (quick and name not in BOTH):
             continue
         call = f"{name}({', '.join(f'{k}={v!r}' for k, v in options.items())})"
         say(f"{call}, {shape}")
-        first, later = measure_one(name, options, shape)
+        first = measure_one(name, options, shape)
         dear = sorted(first["kernels"].items(), key=lambda item: -item[1][1])[:kernels]
         rows.append(
             [
@@ -145,7 +143,6 @@ def measure(quick=False, only=None, kernels=4):
                 f"{first['first'][0]:.1f} s",
                 f"{first['first'][1]:.1f} s",
                 f"{first['again'][0]:.2f} s",
-                f"{later['first'][0]:.2f} s",
                 sum(count for count, _ in first["kernels"].values()),
                 ", ".join(f"{kernel} {spent:.1f}" for kernel, (_, spent) in dear),
             ]

@@ -12,6 +12,7 @@ import cosine
 import dp_means
 import ellipses
 import features
+import first_call
 import fixed_k
 import gibbs
 import graphs
@@ -22,10 +23,12 @@ import kmeans
 import medoids
 import neighbours
 import online
+import out_of_core
 from common import machine, say, write_section
 
 SCRIPTS = {
     "kmeans": kmeans,
+    "first_call": first_call,
     "fixed_k": fixed_k,
     "anytime": anytime,
     "dp_means": dp_means,
@@ -33,6 +36,7 @@ SCRIPTS = {
     "features": features,
     "cosine": cosine,
     "online": online,
+    "out_of_core": out_of_core,
     "medoids": medoids,
     "ellipses": ellipses,
     "graphs": graphs,

@@ -313,7 +313,7 @@ def test_small_problems_have_the_labels_of_large_ones(d, dtype, monkeypatch):
             partition = Partition(Rows(X), weight, run)
             for _ in range(4):
                 moved = partition.assign(centers, 2.0 * d)
-                far = partition.far_rows(0, len(X))
+                far = partition.far_rows(0, len(X), len(X))
                 upper, lower = partition.squared_bounds()
                 found.append((partition.labels.copy(), far, moved, centers, partition.sse))
                 d2 = np.sort(((X[:, None].astype(float) - centers) ** 2).sum(axis=2), axis=1)

@@ -18,7 +18,7 @@ from madbayes._kernels.valleys import valley
 from madbayes.graph import neighbors
 from madbayes.graph.linking import neighbour_graph
 from madbayes.graph.neighbors import Neighbours, of_distances
-from madbayes.graph.valleys import LEVEL, beyond_chance
+from madbayes.graph.valleys import LEVEL, Joined, depth, staircase
 
 
 @parametrize_with_checks([NeighborCut(), NeighborCut(5, metric="cosine", resolution=0.4)])
@@ -92,18 +92,33 @@ def test_depth_is_the_plain_loop(seed):
     r = np.random.default_rng(seed)
     X = np.vstack([r.normal(size=(25, 2)), r.normal(size=(20, 2)) + np.array([seed, 0])])
     A = neighbour_graph(brute(X, X, 6, True)[1], "jaccard")
+    uneven = r.uniform(1, 2, size=A.shape)  # no two nodes are linked to the others in the same way
+    A = sp.csr_array(A.multiply(uneven + uneven.T))
+    A.sort_indices()
     weights = np.exp(r.normal(size=45))
     flow = sp.csr_array(A.multiply(weights[:, None]).multiply(weights[None]))
     flow.sort_indices()
     one, other = np.arange(25), np.arange(25, 45)
     where = np.full(45, -1)
     given = A.indptr, A.indices, A.data, flow.data, one, other, where, 99, 15, 0.9
-    found = beyond_chance(*valley(*given), n=45, unit=0.5)
+    found = depth(*valley(*given), n=45, unit=0.5)
     assert (where == -1).all()
     # `valley` takes the nodes from the border outwards: only ties of levels could tell
     dense = A.toarray(), flow.toarray()
     expected = reference.depth(*dense, 25, steps=15, height=0.9, level=LEVEL, unit=0.5)
     assert found == pytest.approx(expected, rel=1e-6)
+
+
+def test_a_valley_counts_beyond_chance_or_when_it_stands_out():
+    def supported(z, chance):
+        pairs = np.array([[0, i + 1] for i in range(len(z))])
+        joined = Joined(np.arange(len(z) + 1), np.array(z), np.full(len(z), chance), pairs)
+        return staircase(joined, None).best().number
+
+    assert supported([1.0, 1.5, 2.5, 2.6], 3.0) == 2 + 1  # 2.5 is more than 1.6 times 1.5
+    assert supported([1.0, 1.8, 2.4, 2.8], 3.0) == 1
+    assert supported([1.0, 1.8, 2.4, 2.6], 2.5) == 2
+    assert supported([0.1, 0.9, 2.3], 3.0) == 1  # shallow, whatever came before
 
 
 def shapes():
@@ -115,6 +130,7 @@ def shapes():
     )
     yield "linked rings", np.vstack(rings) + 0.1 * r.normal(size=(800, 3)), np.repeat([0, 1], 400)
     yield "crescents", *make_moons(600, noise=0.06, random_state=0)
+    yield "few rows", *make_moons(400, noise=0.05, random_state=1)
     yield "more crescents", *make_moons(1000, noise=0.05, random_state=0)
     yield "circles", *make_circles(800, noise=0.04, factor=0.5, random_state=0)
     yield "blobs", *make_blobs(600, centers=6, n_features=10, cluster_std=1.5, random_state=1)
@@ -262,6 +278,12 @@ def test_digits():
         model = NeighborCut(k, random_state=0).fit(X)
         assert ari(y, model.labels_) > 0.7
         assert 9 <= model.n_clusters_ <= 11
+
+
+@pytest.mark.parametrize("name, number", [("stripes", 2), ("zigzag_noisy", 3), ("ring_noisy", 2)])
+def test_long_shapes_are_not_cut_at_gaps_of_the_sample(name, number):
+    X = data_file(f"shapes_any/{name}.csv.gz")
+    assert NeighborCut(random_state=0).fit(X).n_clusters_ == number
 
 
 def test_real_shapes():

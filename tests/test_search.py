@@ -11,8 +11,9 @@ from reference.partitions import (
 from sklearn.cluster import KMeans as SklearnKMeans
 from sklearn.datasets import load_digits, load_iris
 
-from madbayes import DPMeans
+from madbayes import DPMeans, KMeans
 from madbayes._search import driver
+from madbayes._search.price import fixed
 from madbayes.cluster import dense_space
 
 
@@ -176,3 +177,44 @@ def test_a_penalty_for_hardly_any_cluster_warns_and_still_answers():
         model = DPMeans(1e-9, random_state=0).fit(X)
     assert model.n_clusters_ == len(np.unique(X))
     assert model.inertia_ == pytest.approx(0.0, abs=1e-12)
+
+
+def test_little_effort_ends_in_a_local_minimum_and_much_is_not_above_it():
+    X = np.random.RandomState(4).randn(600, 4)
+    objectives = []
+    for effort in (0.1, 1.0, 10.0):
+        model = DPMeans(60.0, effort=effort, random_state=0, n_jobs=1).fit(X)
+        lowest = lowest_neighbour(X, model.labels_, 60.0, np.ones(600), 600)
+        assert lowest >= model.objective_ * (1 - 1e-8)
+        objectives.append(model.objective_)
+    assert objectives[2] <= objectives[0]
+
+
+def test_crossings_are_below_both_parents_on_noise():
+    X = np.random.RandomState(5).randn(2000, 4)
+    rng = np.random.RandomState(0)
+    space = dense_space.DenseSpace(X, np.ones(2000), fixed(30, 2000))
+    lower = 0
+    for _ in range(6):
+        one, other = (space.glide(space.sow(30, rng), 1e-5) for _ in range(2))
+        child = space.glide(space.cross(one, other, 30), 1e-5)
+        assert child.k == 30
+        lower += child.objective < min(one.objective, other.objective)
+    assert lower >= 5
+
+
+@pytest.mark.parametrize("metric", ["euclidean", "cosine"])
+def test_many_mid_size_clusters_are_not_above_ten_restarts(metric):
+    X = np.random.RandomState(6).randn(1500, 6)
+    X /= np.linalg.norm(X, axis=1, keepdims=True) if metric == "cosine" else 1.0
+    found = KMeans(25, algorithm="search", metric=metric, random_state=0, n_jobs=1).fit(X)
+    if metric == "euclidean":
+        peer = SklearnKMeans(25, n_init=10, random_state=0).fit(X).inertia_
+    else:
+        peer = KMeans(25, metric=metric, n_init=10, random_state=0, n_jobs=1).fit(X).inertia_
+    assert found.inertia_ < peer
+
+
+def test_rows_that_centres_cover_cost_nothing():
+    X = np.repeat(np.random.RandomState(7).randn(20, 12), 50, axis=0)
+    assert KMeans(20, algorithm="search", random_state=0, n_jobs=1).fit(X).inertia_ < 1e-20

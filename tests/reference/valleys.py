@@ -7,7 +7,7 @@ import numpy as np
 
 
 def levels(A, side, steps):
-    """Walks average the sides, the mean (by degree) taken out, the largest made 1."""
+    """Walks average the distances, the mean (by degree) taken out, the largest made 1."""
     degree = A.sum(axis=1)
     level = side.astype(float)
     for _ in range(steps):
@@ -48,19 +48,33 @@ def lowest(crossing, half, height):
     return at, min(sides, key=lambda p: crossing[p])
 
 
+def steps_away(A, group):
+    """How many edges lie between each node of a group and those with an edge out of it."""
+    away = {i: 0 for i in group if np.delete(A[i], group).any()}
+    for i in (queue := list(away)):
+        for j in group:
+            if A[i, j] and j not in away:
+                away[j] = away[i] + 1
+                queue.append(j)
+    return away
+
+
 def depth(A, flow, n_first, *, steps, height, level, unit):
-    """Of the groups 0 … n_first - 1 and the rest."""
-    side = np.where(np.arange(len(A)) < n_first, -1.0, 1.0)
-    order = levels(A, side, steps)
+    """z of the groups 0 … n_first - 1 and the rest, and what chance makes of it."""
+    n = len(A)
+    before, behind = (steps_away(A, list(r)) for r in (range(n_first), range(n_first, n)))
+    side = {i: -away - 0.5 for i, away in before.items()}
+    side |= {i: away + 0.5 for i, away in behind.items()}
+    reached = sorted(side)
+    A, flow = A[np.ix_(reached, reached)], flow[np.ix_(reached, reached)]
+    order = levels(A, np.array([side[i] for i in reached]), steps)
     flows, rows = profile(order, A, flow)
     edges, _ = profile(order, A, A)
-    half = 0.5 * flow[A > 0].mean()
-    found = lowest(flows, half, height)
+    found = lowest(flows, 0.5 * flow[A > 0].mean(), height)
     if found is None:
-        return -math.inf
+        return -9.0, math.inf
     at, lower = found
     count = edges[lower] / unit
-    root = math.sqrt(count + 3 / 8) - math.sqrt(count * flows[at] / flows[lower] + 3 / 8)
-    places = max(len(A) / max(rows[lower], 1), 1)
-    beyond = math.sqrt(2) * root - NormalDist().inv_cdf(1 - level / places)
-    return beyond if beyond > 0 else -(flows[at] + half) / (flows[lower] + half)
+    z = math.sqrt(2 * count + 3 / 4) - math.sqrt(2 * count * flows[at] / flows[lower] + 3 / 4)
+    places = max(n / max(rows[lower], 1), 1)
+    return z, NormalDist().inv_cdf(1 - level / places)

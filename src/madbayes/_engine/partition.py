@@ -28,7 +28,8 @@ from madbayes._kernels.rows import offer, squared_error
 from madbayes._kernels.sparse import assign_sparse
 
 NO_FLAGS = np.empty(0, dtype=np.uint8)
-SMALL = 2**22  # rows × centres × columns up to which every row is compared with every centre
+FEW_ROWS = 2**12  # up to which every row is compared with every centre …
+SMALL = 2**24  # … if rows × centres × columns are not more
 
 
 class Partition:
@@ -107,7 +108,9 @@ class Partition:
             separate=k * k * 4 <= self.source.n,
         )
         local = threading.local()
-        transposed = np.ascontiguousarray(view.exact.T) if self.source.sparse else None
+        transposed = None
+        if self.source.sparse or is_small(self.source.n, k, self.source.d):
+            transposed = np.ascontiguousarray(view.exact.T)
 
         def partial(a: int, b: int, tally: Tally) -> np.ndarray:
             a, b = max(a, first), min(b, last)
@@ -138,10 +141,10 @@ class Partition:
             rows = self._rows(first, last, penalty is not None)
             assign_sparse(X.data, X.indices, X.indptr, first, view, transposed, rows, tally, limit)
             return
-        if self._is_small(len(view.exact)):
+        if transposed is not None:  # a small problem
             for a, b, block in self.source.blocks(first, last):
                 rows = self._rows(a, b, penalty is not None)
-                assign_plain(block, view.exact, view.scale, rows, tally, limit)
+                assign_plain(block, view.exact, transposed, view.scale, rows, tally, limit)
             return
         if not hasattr(local, "scratch"):
             k, d = view.exact.shape
@@ -164,13 +167,10 @@ class Partition:
             self._far[a:b] if flags else NO_FLAGS,
         )
 
-    def _is_small(self, k: int) -> bool:
-        return not self.source.sparse and self.source.n * self.source.d * k <= SMALL
-
     def _make_bounds(self, centers: np.ndarray) -> None:
         k = centers.shape[0]
         if self._group.shape[0] != k:
-            if self._direct or self.source.sparse or self._is_small(k):
+            if self._direct or self.source.sparse or is_small(self.source.n, k, self.source.d):
                 self._group, self._n_groups = np.zeros(k, dtype=np.int32), 1
             else:
                 self._group, self._n_groups = make_groups((centers - self.offset) * self.scale)
@@ -370,6 +370,11 @@ class Partition:
         for first, end, block in self.source.blocks(a, b) if a < b else ():
             rows = self._rows(first, end, False)
             offer(block, first, new, opened_at, half_gap, exact, scale, k_old, rows, tally)
+
+
+def is_small(n: int, k: int, d: int) -> bool:
+    """Is each of n rows compared with each of k centres, without further ado?"""
+    return n <= FEW_ROWS and n * k * d <= SMALL
 
 
 def directions(sums: np.ndarray) -> np.ndarray:

@@ -31,14 +31,14 @@ def cluster_sums(indptr, indices, data, delta, w, z, k):
 
 
 @kernel
-def settle(indptr, indices, data, delta, w, z, W, cut, N, theta, order, exact, limit):
+def settle(indptr, indices, data, delta, w, z, W, cut, N, theta, order, exact, limit, stop):
     """Move nodes while that lowers F; returns whether no move of any node is left that does.
 
     Nodes are taken in `order`, then again those whose neighbours moved. A node may go to a cluster
     it has a link to, or become one of its own. `exact`: go round all nodes again until no move
     lowers F; otherwise stop when no neighbour of a moved node wants to move. Either way stop after
-    `limit` looks at a node. Slots of W, cut and N without nodes have N = 0; there must be as many
-    slots as nodes.
+    `limit` looks at a node, or when `stop` says so. Slots of W, cut and N without nodes have N = 0;
+    there must be as many slots as nodes.
     """
     n = w.size
     links, touched = np.zeros(n), np.empty(n, np.int64)
@@ -62,7 +62,7 @@ def settle(indptr, indices, data, delta, w, z, W, cut, N, theta, order, exact, l
             queue[:] = order
             queued[:] = True
             head, waiting = 0, n
-        if looks >= limit:
+        if looks >= limit or stop[0]:
             return False
         looks += 1
         i = queue[head]

@@ -5,11 +5,14 @@ Letters: X (n, d) rows, those of one group together, group j from start[j] to st
 (all positive), z global labels, C global centres, W and N their weights and row counts. `local` and
 `glob` are λ_l and λ_g. A local cluster is what the rows of one group with one label are, so the
 objective is Σ w‖x - μ_z‖² + λ_l · #{(group, label)} + λ_g · #{labels}. A gain must exceed TOL.
+
+Rows are copied and divided by loops: an assignment from array to array brings its error messages
+with it, which take longer to compile than all of this file. What only calls kernels stays Python.
 """
 
 import numpy as np
 
-from madbayes._kernels import inner, kernel
+from madbayes._kernels import kernel
 from madbayes._kernels.distance import sqdist
 from madbayes._kernels.hdp_moves import merge_clusters, move_local, move_rows
 from madbayes._kernels.moves import SWEEPS, TOL, close_gaps, means
@@ -27,39 +30,44 @@ def assign_or_open(X, w, start, z, C, k, local, glob):
     group it is a pass of DP-means (KJ Algorithm 1), which is step 5 when the rows are local means.
     Returns the centres, the new ones behind the k that were there, and their number.
     """
-    user = np.full(C.shape[0], -1)  # the group that used the cluster last
+    d = C.shape[1]
+    user = np.zeros(C.shape[0], np.int64)  # one more than the group that used the cluster last
     for j in range(start.shape[0] - 1):
         for i in range(start[j], start[j + 1]):
-            user[z[i]] = j
+            user[z[i]] = j + 1
         for i in range(start[j], start[j + 1]):
             best, q = np.inf, 0
             for p in range(k):
                 cost = w[i] * sqdist(X, i, C, p)
-                if user[p] != j:
+                if user[p] != j + 1:
                     cost += local
                 if cost < best:
                     best, q = cost, p
             if best > local + glob:
                 if k == C.shape[0]:
-                    more, more_user = np.empty((2 * k, C.shape[1])), np.full(2 * k, -1)
-                    more[:k], more_user[:k] = C, user
+                    more, more_user = np.empty((2 * k, d)), np.zeros(2 * k, np.int64)
+                    for p in range(k):
+                        more_user[p] = user[p]
+                        for f in range(d):
+                            more[p, f] = C[p, f]
                     C, user = more, more_user
-                C[k] = X[i]
+                for f in range(d):
+                    C[k, f] = X[i, f]
                 q = k
                 k += 1
             z[i] = q
-            user[q] = j
+            user[q] = j + 1
     return C[:k], k
 
 
 @kernel
 def count_local(start, z, k):
     """The number of local clusters of each group."""
-    user, found = np.full(k, -1), np.zeros(start.shape[0] - 1, np.int64)
+    user, found = np.zeros(k, np.int64), np.zeros(start.shape[0] - 1, np.int64)
     for j in range(start.shape[0] - 1):
         for i in range(start[j], start[j + 1]):
-            if user[z[i]] != j:
-                user[z[i]] = j
+            if user[z[i]] != j + 1:
+                user[z[i]] = j + 1
                 found[j] += 1
     return found
 
@@ -68,16 +76,19 @@ def count_local(start, z, k):
 def local_clusters(X, w, start, z, k):
     """Means, weights and global labels of the local clusters, by group, then by label; and the
     local cluster of each row."""
-    total = np.sum(count_local(start, z, k))
-    M, A, label = np.zeros((total, X.shape[1])), np.zeros(total), np.empty(total, np.int64)
-    member, seen, at = np.empty(X.shape[0], np.int64), np.zeros(k, np.bool_), np.zeros(k, np.int64)
+    total = 0
+    for found in count_local(start, z, k):
+        total += found
+    M, A, label = np.zeros((total, X.shape[1])), np.zeros(total), np.zeros(total, np.int64)
+    member, seen = np.zeros(X.shape[0], np.int64), np.zeros(k, np.int64)
+    at = np.zeros(k, np.int64)
     t = 0
     for j in range(start.shape[0] - 1):
         for i in range(start[j], start[j + 1]):
-            seen[z[i]] = True
+            seen[z[i]] = 1
         for p in range(k):
-            if seen[p]:
-                label[t], at[p], seen[p] = p, t, False
+            if seen[p] == 1:
+                label[t], at[p], seen[p] = p, t, 0
                 t += 1
         for i in range(start[j], start[j + 1]):
             m = at[z[i]]
@@ -86,7 +97,8 @@ def local_clusters(X, w, start, z, k):
             for f in range(X.shape[1]):
                 M[m, f] += w[i] * X[i, f]
     for m in range(total):
-        M[m] /= A[m]
+        for f in range(X.shape[1]):
+            M[m, f] /= A[m]
     return M, A, label, member
 
 
@@ -98,11 +110,10 @@ def add_errors(total, X, w, z, C):
     return total
 
 
-@kernel
 def objective(X, w, start, z, k, local, glob):
     """KJ Eq. 2, every one of the k labels in use."""
     C = means(X, w, z, k, False)[0]
-    return squared_error(X, w, z, C) + local * np.sum(count_local(start, z, k)) + glob * k
+    return squared_error(X, w, z, C) + local * int(count_local(start, z, k).sum()) + glob * k
 
 
 @kernel
@@ -119,7 +130,7 @@ def nearest_centers(X, C):
     return z, close_gaps(z, N)
 
 
-@inner
+@kernel
 def settle_groups(X, w, start, z, C, k, local, cost, stop):
     """Which clusters each group uses, the centres fixed: open or close one while that pays.
 
@@ -127,26 +138,28 @@ def settle_groups(X, w, start, z, C, k, local, cost, stop):
     cluster that no row alone repays is opened when the rows of the group repay it together. `cost`
     is scratch: groups with more rows × clusters than it holds compute distances again and again.
     """
-    used, gain = np.empty(k, np.bool_), np.empty(k)
+    used, gain = np.zeros(k, np.int64), np.zeros(k)
     for j in range(start.shape[0] - 1):
         a, b = start[j], start[j + 1]
         if stop[0]:
             break
         kept = (b - a) * k <= cost.shape[0]
-        used[:] = False
+        for p in range(k):
+            used[p] = 0
         for i in range(a, b):
-            used[z[i]] = True
+            used[z[i]] = 1
             if kept:
                 for p in range(k):
                     cost[(i - a) * k + p] = w[i] * sqdist(X, i, C, p)
         for _ in range(ROUNDS):
-            gain[:] = 0.0  # of a used cluster: what its rows lose without it
+            for p in range(k):
+                gain[p] = 0.0  # of a used cluster: what its rows lose without it
             for i in range(a, b):
                 if stop[0]:
                     break
                 best, second, own = np.inf, np.inf, 0
                 for p in range(k):
-                    if used[p]:
+                    if used[p] == 1:
                         c = cost[(i - a) * k + p] if kept else w[i] * sqdist(X, i, C, p)
                         if c < best:
                             best, second, own = c, best, p
@@ -155,28 +168,24 @@ def settle_groups(X, w, start, z, C, k, local, cost, stop):
                 z[i] = own
                 gain[own] += second - best
                 for p in range(k):
-                    if not used[p]:
+                    if used[p] == 0:
                         c = cost[(i - a) * k + p] if kept else w[i] * sqdist(X, i, C, p)
                         if c < best:
                             gain[p] += best - c
             most, change = TOL * local, -1
             for p in range(k):
-                saved = local - gain[p] if used[p] else gain[p] - local
+                saved = local - gain[p] if used[p] == 1 else gain[p] - local
                 if saved > most:
                     most, change = saved, p
             if change < 0 or stop[0]:
                 break
-            used[change] = not used[change]
+            used[change] = 1 - used[change]
 
 
-@kernel
 def descend(X, w, start, z, k, local, glob, stop):
     """All moves in turn until none lowers the objective; z is updated, k and the objective
     returned."""
-    n = X.shape[0]
-    widest = 0
-    for j in range(start.shape[0] - 1):
-        widest = max(widest, start[j + 1] - start[j])
+    n, widest = len(X), int(np.diff(start).max())
     F = objective(X, w, start, z, k, local, glob)
     for _ in range(ROUNDS):
         old = z.copy()
@@ -184,26 +193,24 @@ def descend(X, w, start, z, k, local, glob, stop):
             before = z.copy()
             cost = np.empty(min(widest * k, CACHE))
             settle_groups(X, w, start, z, means(X, w, z, k, False)[0], k, local, cost, stop)
-            changed = np.sum(z != before)
-            k = close_gaps(z, means(X, w, z, k, False)[2])
+            changed = np.count_nonzero(z != before)
+            k = close_gaps(z, np.bincount(z, minlength=k))
             if stop[0] or changed <= n // 1000:  # the exact moves do the rest
                 break
-        C, W, N = means(X, w, z, min(n, k + 4) + 1, False)
-        move_rows(X, w, start, z, C, W, N, local, glob, stop)
-        k = close_gaps(z, N)
-        C, W, N = means(X, w, z, min(n, k + 4) + 1, False)
-        move_local(X, w, start, z, C, W, N, local, glob, stop)
-        k = close_gaps(z, N)
+        for move in (move_rows, move_local):
+            C, W, N = means(X, w, z, min(n, k + 4) + 1, False)
+            move(X, w, start, z, C, W, N, local, glob, stop)
+            k = close_gaps(z, N)
         while not stop[0]:  # each merge leaves one cluster fewer
             C, W, N = means(X, w, z, k, False)
             if merge_clusters(start, z, C, W, k, local, glob, stop) == 0:
                 break
-            k = close_gaps(z, means(X, w, z, k, False)[2])
+            k = close_gaps(z, np.bincount(z, minlength=k))
         new = objective(X, w, start, z, k, local, glob)
         if stop[0] or not new < F - TOL * abs(F):
             if new > F:  # only rounding is left
                 z[:] = old
-                k = np.max(z) + 1
+                k = int(z.max()) + 1
             break
         F = new
     return k, objective(X, w, start, z, k, local, glob)

@@ -4,7 +4,7 @@ import numpy as np
 
 from madbayes._kernels import inner, kernel
 from madbayes._kernels.distance import sqdist
-from madbayes._kernels.moves import HEAVY, SWEEPS, TOL
+from madbayes._kernels.moves import HEAVY, SWEEPS, TOL, copy_row
 
 
 @inner
@@ -14,13 +14,15 @@ def rest_of_cluster(X, w, z, p, a, b, C):
     O(n), for what is so heavy that subtracting it would leave only rounding.
     """
     rest, free = 0.0, C.shape[0] - 1
-    C[free] = 0.0
+    for f in range(X.shape[1]):
+        C[free, f] = 0.0
     for e in range(X.shape[0]):
         if z[e] == p and not a <= e < b:
             rest += w[e]
             for f in range(X.shape[1]):
                 C[free, f] += w[e] * X[e, f]
-    C[free] /= rest
+    for f in range(X.shape[1]):
+        C[free, f] /= rest
     return rest
 
 
@@ -32,14 +34,16 @@ def transfer(C, W, p, q, M, m, a, alone, fresh, rest):
     afresh, its mean in the last row of C.
     """
     if rest > 0.0:
-        C[p], W[p] = C[C.shape[0] - 1], rest
+        W[p] = rest
+        copy_row(C, C.shape[0] - 1, C, p)
     elif not alone:
         f = a / (W[p] - a)
         W[p] -= a
         for e in range(C.shape[1]):
             C[p, e] -= f * (M[m, e] - C[p, e])
     if fresh:
-        C[q], W[q] = M[m], a
+        W[q] = a
+        copy_row(M, m, C, q)
     else:
         W[q] += a
         f = a / W[q]
@@ -112,7 +116,7 @@ def move_rows(X, w, start, z, C, W, N, local, glob, stop):
     return moved
 
 
-@inner
+@kernel
 def move_local(X, w, start, z, C, W, N, local, glob, stop):
     """Each local cluster as a whole goes where the objective is lowest; returns the moves.
 
@@ -135,7 +139,8 @@ def move_local(X, w, start, z, C, W, N, local, glob, stop):
                     M[p, f] += w[i] * X[i, f]
             for p in range(slots):
                 if count[p] > 0:
-                    M[p] /= A[p]
+                    for f in range(X.shape[1]):
+                        M[p, f] /= A[p]
             for p in range(slots):
                 if count[p] == 0:
                     continue
@@ -168,20 +173,17 @@ def move_local(X, w, start, z, C, W, N, local, glob, stop):
                         z[i] = q
                 N[p] -= count[p]
                 N[q] += count[p]
-                f = A[p] / (A[p] + A[q])
-                for e in range(X.shape[1]):
-                    M[q, e] += f * (M[p, e] - M[q, e])
+                share = A[p] / (A[p] + A[q])
+                for f in range(X.shape[1]):
+                    M[q, f] += share * (M[p, f] - M[q, f])
                 A[q] += A[p]
                 count[q] += count[p]
                 count[p] = 0
+            for p in range(slots):
+                count[p] = 0
                 A[p] = 0.0
-                M[p] = 0.0
-            for i in range(a, b):
-                p = z[i]
-                if count[p] > 0:
-                    count[p] = 0
-                    A[p] = 0.0
-                    M[p] = 0.0
+                for f in range(X.shape[1]):
+                    M[p, f] = 0.0
         moved += now
         if now == 0:
             break
@@ -204,33 +206,50 @@ def shared_groups(first, groups, a, b):
     return both
 
 
-@kernel
 def merge_clusters(start, z, C, W, k, local, glob, stop):
     """Merge global clusters while that pays: W_a W_b/(W_a+W_b)·‖μ_a-μ_b‖² < λ_g + λ_l · #{groups
     using both}. Every cluster has its best partner; pairs that do not overlap merge at once.
     Relabels z; returns the number of merges (clusters that were merged away have no rows left)."""
-    first = np.zeros(k + 1, np.int64)
-    user = np.full(k, -1)
+    change, partner = best_partners(start, z, C, W, k, local, glob, stop)
+    target, taken = np.arange(k), np.zeros(k, bool)
+    for a in np.argsort(change, kind="stable"):
+        b = partner[a]
+        if b >= 0 and not taken[a] and not taken[b]:
+            taken[a] = taken[b] = True
+            target[b] = a
+    merges = int(taken.sum()) // 2
+    if merges:
+        z[:] = target[z]
+    return merges
+
+
+@kernel
+def best_partners(start, z, C, W, k, local, glob, stop):
+    """For each cluster a the change of the objective when it merges with the best b > a, and b (-1:
+    none pays)."""
+    first, user = np.zeros(k + 1, np.int64), np.zeros(k, np.int64)
     for j in range(start.shape[0] - 1):
         for i in range(start[j], start[j + 1]):
-            if user[z[i]] != j:
-                user[z[i]] = j
+            if user[z[i]] != j + 1:
+                user[z[i]] = j + 1
                 first[z[i] + 1] += 1
+    at = np.zeros(k, np.int64)
     for c in range(k):
         first[c + 1] += first[c]
-    groups, at = np.empty(first[k], np.int64), first[:k].copy()
-    user[:] = -1
+        at[c], user[c] = first[c], 0
+    groups = np.zeros(first[k], np.int64)  # those that use cluster c are first[c]:first[c+1]
     for j in range(start.shape[0] - 1):
         for i in range(start[j], start[j + 1]):
             p = z[i]
-            if user[p] != j:
-                user[p] = j
+            if user[p] != j + 1:
+                user[p] = j + 1
                 groups[at[p]] = j
                 at[p] += 1
-    change, partner = np.zeros(k), np.full(k, -1)
+    change, partner = np.zeros(k), np.zeros(k, np.int64)
     for a in range(k):
+        partner[a] = -1
         if stop[0]:
-            return 0
+            continue
         for b in range(a + 1, k):
             cost = W[a] * W[b] / (W[a] + W[b]) * sqdist(C, a, C, b) - glob
             most = min(first[a + 1] - first[a], first[b + 1] - first[b])
@@ -238,15 +257,4 @@ def merge_clusters(start, z, C, W, k, local, glob, stop):
                 cost -= local * shared_groups(first, groups, a, b)
                 if cost < min(change[a], -TOL * (glob + local)):
                     change[a], partner[a] = cost, b
-    target, merges = np.arange(k), 0
-    taken = np.zeros(k, np.bool_)
-    for a in np.argsort(change, kind="mergesort"):
-        b = partner[a]
-        if b >= 0 and not taken[a] and not taken[b]:
-            taken[a] = taken[b] = True
-            target[b] = a
-            merges += 1
-    if merges:
-        for i in range(z.shape[0]):
-            z[i] = target[z[i]]
-    return merges
+    return change, partner

@@ -88,7 +88,7 @@ def link_tests(D, between, nearest, starts, rows, pairs, weights, window):
         for c in range(k):
             ignored[c] = between[a, c] < gap2 / 4 or between[b, c] < gap2 / 4
             n_ignored += ignored[c]
-        m = 0
+        m = np.int64(0)  # a plain 0 has a type of its own: `valley` would be compiled twice
         sum_a = sum_b = w_a = w_b = 0.0
         for centre in range(k):
             if not ignored[centre]:

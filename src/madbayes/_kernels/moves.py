@@ -145,10 +145,7 @@ def shift(X, i, C, W, c, wi, unit):
 
 @inner
 def look_around(X, i, wi, p, C, W, N, costs, places, unit):
-    """The places.size clusters that row i of cluster p joins most cheaply, the cheapest first.
-
-    `costs` are theirs; -1 where there are no more.
-    """
+    """The clusters that row i of cluster p joins most cheaply, the cheapest first; -1: no more."""
     last = places.shape[0] - 1
     costs[:] = np.inf
     places[:] = -1

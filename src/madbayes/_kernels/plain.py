@@ -1,7 +1,9 @@
 """Nearest centres by comparing every row with every centre, for small problems.
 
 The other ways (`direct`, `products`) save distances and take seconds to compile: not worth it where
-there are few. Labels are the same.
+there are few. Distances to all centres are added up column by column, which the processor does for
+several centres at a time; `sqdist` decides among those that rounding could exchange. So labels are
+the same.
 """
 
 import numpy as np
@@ -10,33 +12,51 @@ from madbayes._kernels import kernel
 from madbayes._kernels.bounds import DOWN, UP
 from madbayes._kernels.distance import add_row, sqdist
 
+ROUNDING = 2.0**-50  # for each column: what two ways to add up a distance can differ by, with room
+
 
 @kernel
-def assign_plain(X, exact, scale, rows, tally, penalty):
-    """Assign the rows of one block to the centres `exact`; see `bounds` for the rest."""
+def assign_plain(X, exact, columns, scale, rows, tally, penalty):
+    """Assign the rows of one block to the centres `exact`, which are also given by `columns`.
+
+    See `bounds` for the rest; all groups get the same lower bound.
+    """
     labels, upper, lower, weight, far = rows
     sums, low, count, stats = tally
+    k, d = exact.shape
+    line = np.empty(k)
     for i in range(X.shape[0]):
+        for c in range(k):
+            line[c] = 0.0
+        for j in range(d):
+            x = np.float64(X[i, j])
+            for c in range(k):
+                diff = x - columns[j, c]
+                line[c] += diff * diff
         p, q = np.int64(labels[i]), np.int64(0)
-        best, second, own = np.inf, np.inf, 0.0
-        for c in range(exact.shape[0]):
-            d2 = sqdist(X, i, exact, c)
-            if c == p:
-                own = d2
-            if d2 < best:
-                best, second, q = d2, best, c
-            elif d2 < second:
-                second = d2
-        upper[i] = np.sqrt(best) * scale * UP
+        best, second = np.inf, np.inf
+        for c in range(k):
+            if line[c] < second:
+                second = line[c]
+                if second < best:
+                    best, second, q = second, best, c
+        d2 = sqdist(X, i, exact, q)
+        limit = best * (1.0 + d * ROUNDING) + 1e-300
+        for c in range(k if second <= limit else 0):
+            if line[c] <= limit:
+                other = sqdist(X, i, exact, c)
+                if other < d2 or (other == d2 and c < q):
+                    d2, q = other, c
+        upper[i] = np.sqrt(d2) * scale * UP
         for g in range(lower.shape[1]):
             lower[i, g] = np.sqrt(second) * scale * DOWN
         w = weight[i] if weight.shape[0] > 0 else 1.0
         if q != p:
             labels[i] = q
-            stats[0] += w * best
+            stats[0] += w * d2
             stats[1] += 1
             if p >= 0:
-                stats[0] -= w * own
+                stats[0] -= w * sqdist(X, i, exact, p)
             if w > 0.0:
                 add_row(sums, low, q, X, i, w)
                 count[q] += 1
@@ -44,5 +64,5 @@ def assign_plain(X, exact, scale, rows, tally, penalty):
                     add_row(sums, low, p, X, i, -w)
                     count[p] -= 1
         if far.shape[0] > 0:
-            far[i] = w * best > penalty
+            far[i] = w * d2 > penalty
             stats[2] += far[i]

@@ -11,7 +11,8 @@ from madbayes._kernels import inner, kernel
 
 @inner
 def near_border(indptr, indices, group, other, where, limit):
-    """The nodes of `group` in the order of their distance from `other` (by edges), `limit` at most.
+    """The nodes of `group` in the order of their distance from `other`, `limit` at most, and how
+    many edges lie between them and the first.
 
     `where` is -1 for all nodes, and is again in the end.
     """
@@ -20,6 +21,7 @@ def near_border(indptr, indices, group, other, where, limit):
     for i in group:
         where[i] = -3
     found, n = np.empty(min(limit, group.size), np.int64), 0
+    away = np.zeros(found.size, np.int64)
     for i in group:
         for e in range(indptr[i], indptr[i + 1]):
             if where[indices[e]] == -2 and n < found.size:
@@ -35,18 +37,20 @@ def near_border(indptr, indices, group, other, where, limit):
             j = indices[e]
             if where[j] == -3 and n < found.size:
                 found[n] = j
+                away[n] = away[head - 1] + 1
                 n += 1
                 where[j] = -4
     for i in group:
         where[i] = -1
     for i in other:
         where[i] = -1
-    return found[:n]
+    return found[:n], away[:n]
 
 
 @inner
 def levels(ptr, J, W, side, steps):
-    """Walks average -1 on one side and 1 on the other `steps` times: where a node lies between."""
+    """Walks average `side` (negative on one side, positive on the other) `steps` times: where a
+    node lies between."""
     m = side.size
     degree = np.zeros(m)
     for i in range(m):
@@ -74,13 +78,13 @@ def levels(ptr, J, W, side, steps):
 
 @kernel
 def valley(indptr, indices, walk, flow, one, other, where, limit, steps, height):
-    """The valley between two groups of nodes: middle and side by `flow`, what half an edge
-    weighs, the side by `walk`, and the rows with edges across it.
+    """The valley between two groups of nodes: middle and side by `flow`, the side by `walk`, and
+    the rows with edges across it.
 
     The first is inf where there is no valley. `where`: -1 for each node of the graph.
     """
-    a = near_border(indptr, indices, one, other, where, limit)
-    b = near_border(indptr, indices, other, one, where, limit)
+    a, before = near_border(indptr, indices, one, other, where, limit)
+    b, behind = near_border(indptr, indices, other, one, where, limit)
     m = a.size + b.size
     node = np.empty(m, np.int64)
     node[: a.size], node[a.size :] = a, b
@@ -92,8 +96,8 @@ def valley(indptr, indices, walk, flow, one, other, where, limit, steps, height)
         for e in range(indptr[node[i]], indptr[node[i] + 1]):
             ptr[i + 1] += where[indices[e]] >= 0
     J, W, V = np.empty(ptr[m], np.int64), np.empty(ptr[m]), np.empty(ptr[m])
-    side = np.ones(m)
-    side[: a.size] = -1.0
+    side = np.empty(m)
+    side[: a.size], side[a.size :] = -(before + 0.5), behind + 0.5
     for i in range(m):
         at = ptr[i]
         for e in range(indptr[node[i]], indptr[node[i] + 1]):
@@ -126,8 +130,8 @@ def valley(indptr, indices, walk, flow, one, other, where, limit, steps, height)
     half = 0.5 * V.sum() / V.size
     at, lower = lowest(flows, half, height)
     if at < 0:
-        return np.inf, 1.0, half, 0.0, 1.0
-    return flows[at], flows[lower], half, edges[lower], np.cumsum(rows)[lower]
+        return np.inf, 1.0, 0.0, 1.0
+    return flows[at], flows[lower], edges[lower], np.cumsum(rows)[lower]
 
 
 @inner

@@ -127,7 +127,8 @@ def search_once(
     some = space.sample(size, rng) if space.n > size else space
     starts = [*(some.settle(C) for C in first), *(known if some is space else ())]
     history = [min(start.objective for start in starts)]
-    starts = [combine(some, starts, effort, rng, history), *starts]  # 2.
+    best = combine(some, starts, effort, rng, history)  # 2.
+    starts += [best] * all(best is not start for start in starts)
     found = []
     for start in sorted(starts, key=lambda d: d.objective)[: space.tries]:  # 3.
         steps = [*history]

@@ -28,9 +28,10 @@ from madbayes._search.division import Division
 
 SIZE = 3  # divisions in the pool, times the root of the effort
 CROSSINGS = 10  # times the effort
+GLIDE = 3e-4  # Lloyd ends with a pass that gains less than this share of the error, over √effort
 SPREAD = 0.05  # clusters more or less than the parents have, as a share
 SAME = 1e-9  # divisions whose objectives differ by less than this share are taken for equal
-SMALL = 2**18  # values × clusters up to which the renewal of neighbourhoods alone is as good
+SMALL = 2**15  # values × clusters up to which the renewal of neighbourhoods alone is as good
 
 
 def combine(
@@ -45,11 +46,12 @@ def combine(
     size, crossings = max(2, round(SIZE * effort**0.5)), max(1, round(CROSSINGS * effort))
     if not space.crosses or first.k == 1 or space.values * first.k <= SMALL:
         return first
+    gain = GLIDE / effort**0.5
     stage = Stage("combining", size + crossings)
-    pool = dict(enumerate(space.glide(start) for start in starts))  # 1.
+    pool = dict(enumerate(space.glide(start, gain) for start in starts))  # 1.
     while len(pool) < size:
         k = count_clusters(space, first, first, rng)
-        pool[len(pool)] = space.glide(space.sow(k, rng))
+        pool[len(pool)] = space.glide(space.sow(k, rng), gain)
         stage.at(len(pool))
     history.append(min(one.objective for one in pool.values()))
     met: set[tuple[int, int]] = set()
@@ -60,9 +62,13 @@ def combine(
         pair = pairs[rng.randint(len(pairs))]
         met.add(pair)
         one, other = (pool[number] for number in pair)
-        child = space.glide(space.cross(one, other, count_clusters(space, one, other, rng)))  # 2.
+        k = count_clusters(space, one, other, rng)
+        child = space.glide(space.cross(one, other, k), gain)  # 2.
         worst = max(pool, key=lambda number: pool[number].objective)
-        known = any(abs(child.objective / old.objective - 1) < SAME for old in pool.values())
+        known = any(
+            abs(child.objective - old.objective) <= SAME * abs(old.objective)
+            for old in pool.values()
+        )
         if child.objective < pool[worst].objective and not known:
             history.append(min(history[-1], child.objective))
             del pool[worst]

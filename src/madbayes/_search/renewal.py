@@ -28,7 +28,8 @@ LOOKS = 32  # clusters that are looked at to find them
 CROWDED = 4096  # rows above which neighbourhoods of clusters of …
 FEW_ROWS = 8  # … so few rows are left alone: it would take for ever and gain little
 PASSES = 10  # the budget, in passes of all rows over all centres
-CHEAP = 1e8  # the budget is at least this: less than a tenth of a second
+CHEAP = 1e8  # the budget is at least this, about a tenth of a second
+PER_ROW = 6  # columns that cost as much as what a distance costs beside them
 SWEEPS = 30  # about so many passes over its rows are one trial
 TRIAL = 1e5  # what a trial costs beside them
 
@@ -52,7 +53,9 @@ def renew(
     unsettled = set(range(k))
     trials = count_trials(space, k, effort)
     at_once = AT_ONCE if space.price.cap == space.n else 1  # they share the cap
-    budget = effort * max(CHEAP, PASSES * float(space.values) * k) if space.crosses else np.inf
+    few = max(1.0, space.neighbours / k)  # then a re-draw is a restart, and crossings help less
+    budget = effort * max(CHEAP * few**2, PASSES * k * pass_cost(space))
+    budget = budget if space.crosses else np.inf
     stage = Stage("searching", k)
     while unsettled and budget > 0:
         stage.at(k - len(unsettled), k)
@@ -66,11 +69,13 @@ def renew(
             if len(jobs) == at_once or len(near) == k:
                 break
 
-        def solve(job: Any, k: int = k) -> tuple[Division, Division, float]:
+        def solve(
+            job: Any, k: int = k, budget: float = budget / len(jobs)
+        ) -> tuple[Division, Division, float]:
             _, near, rows, labels, seed = job
             part = space.part(rows, space.price.cap - k + len(near))
             old = part.division(labels)
-            return old, *resolve(part, old, trials, np.random.RandomState(seed))
+            return old, *resolve(part, old, trials, budget, np.random.RandomState(seed))
 
         found = run(solve, jobs)
         for (c, near, rows, *_), (old, new, cost) in zip(jobs, found, strict=True):
@@ -93,6 +98,11 @@ def count_trials(space: Any, k: int, effort: float) -> int:
     return max(1, round(effort * max(each, enough // k if k > space.neighbours else enough)))
 
 
+def pass_cost(space: Any) -> float:
+    """What it costs to compare all rows with one centre."""
+    return float(space.values + PER_ROW * space.n)
+
+
 def neighbours(
     space: Any, centers: np.ndarray, c: int, k: int, rng: np.random.RandomState
 ) -> np.ndarray:
@@ -110,21 +120,22 @@ def neighbours(
 
 
 def resolve(
-    space: Any, now: Division, trials: int, rng: np.random.RandomState
+    space: Any, now: Division, trials: int, budget: float, rng: np.random.RandomState
 ) -> tuple[Division, float]:
-    """Random re-draws of some centres until so many in a row do not lower the objective.
+    """Random re-draws of some centres until so many in a row do not lower the objective, or the
+    budget is used up.
 
     Every third time of any number of them, where the space asks for it: a few clusters of many
     groups each hold each other fast. Returns the division and what it cost.
     """
     failed, cost = 0, 0.0
-    while failed < trials:
+    while failed < trials and cost < budget:
         most = now.k if space.redraw_any and failed % 3 == 0 else REDRAW
         centers = space.redraw(now.centers, most, rng)
         spare = space.price.penalty * max(0, len(centers) - now.k)  # a merge may save it
         labels, objective = space.relax(centers, now.objective + spare)
         failed += 1
-        cost += SWEEPS * float(space.values) * now.k + TRIAL
+        cost += SWEEPS * now.k * pass_cost(space) + TRIAL
         if objective < now.objective * (1 - 1e-9):
             new = space.division(labels)
             if new.objective < now.objective:

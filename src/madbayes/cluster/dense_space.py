@@ -33,7 +33,6 @@ from madbayes._search.price import Price
 SMALL = 1024  # so many rows are merged without over-segmenting
 MOST_SEEDS = 16_384  # more small clusters than these are found in boxes …
 BOX = 4096  # … of at most so many rows
-GLIDE = 3e-4  # a pass of Lloyd that gains less than this share of the error is the last
 
 
 @dataclass(frozen=True)
@@ -160,9 +159,9 @@ class DenseSpace:
         group, _ = patient(merge_below, both.centers, both.weights, 0.0, k, self.unit)
         return self.division(group[both.labels])
 
-    def glide(self, now: Division) -> Division:
-        """Lloyd's passes while they gain something."""
-        return self._lloyd(now, GLIDE)
+    def glide(self, now: Division, gain: float) -> Division:
+        """Lloyd's passes while one gains this share of the error."""
+        return self._lloyd(now, gain)
 
     # 3. Moves
 

@@ -28,7 +28,6 @@ from madbayes._search.price import Price
 
 FIRST_SEEDS = 128
 MOST_SEEDS = 1024
-GLIDE = 3e-4  # a pass of Lloyd that gains less than this share of the error is the last
 
 
 @dataclass(frozen=True)
@@ -172,9 +171,9 @@ class SparseSpace:
         """With k clusters and no price."""
         return replace(self, price=Price(0.0, k))
 
-    def glide(self, now: Division) -> Division:
-        """Lloyd's passes while they gain something."""
-        return self._lloyd(now, GLIDE)
+    def glide(self, now: Division, gain: float) -> Division:
+        """Lloyd's passes while one gains this share of the error."""
+        return self._lloyd(now, gain)
 
     # 3. Moves
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from madbayes._engine.frame import Frame, check_closeness, make_frame
 from madbayes._engine.lloyd import serial
-from madbayes._engine.partition import Partition
+from madbayes._engine.partition import Partition, is_small
 from madbayes._engine.rows import DIRECT_COLUMNS, MAX_SEGMENTS, Rows, segments
 from madbayes._engine.seeding import spread_rows
 from madbayes._engine.segment import open_by_rule
@@ -108,7 +108,7 @@ class SpreadPartition(Partition):
         previous = None if fresh else self._bounds_for
         groups, separate = (self._group, self._n_groups), len(centers) ** 2 * 4 <= self.source.n
         view = task(piece.make_view, centers, previous, *groups, self._frame, separate)
-        how = (penalty, fresh, self._use32, self._is_small(len(centers)))
+        how = (penalty, fresh, self._use32, is_small(self.source.n, *centers.shape))
         touched = self._touched(first, last)
         tasks = []
         for s in touched:

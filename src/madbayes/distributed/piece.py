@@ -113,11 +113,12 @@ def assign(
     """Nearest centres for the rows `span`."""
     state = state or first_state(share)
     part = opened(share, frame, state)
-    part._use32, part._is_small = use32, lambda _: small  # as all rows together are
+    part._use32 = use32
     t = len(view.start) - 1
     if part._lower.shape[1] != t:
         part._lower = np.empty((len(share.rows), t), np.float32)
     tallies, local = tallies_for(state, len(view.exact)), threading.local()
+    columns = np.ascontiguousarray(view.exact.T) if small else None
     with workers(1):
         for (a, b), tally in zip(share.cuts, tallies, strict=True):
             a, b = max(a, span[0]), min(b, span[1])
@@ -125,7 +126,7 @@ def assign(
                 if fresh:
                     part._upper[a:b] = np.inf
                     part._lower[a:b] = 0.0
-                part._assign_range(a, b, view, tally, penalty, fresh, local, None)
+                part._assign_range(a, b, view, tally, penalty, fresh, local, columns)
     return State(part.labels, part._upper, part._lower, part._far, tallies)
 
 

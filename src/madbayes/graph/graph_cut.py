@@ -1,32 +1,13 @@
 """Penalized graph cuts: communities of a graph, their number found (KJ 5.2).
 
-This file is the printed algorithm and the estimator; `search.py` holds the default
-algorithm.
+Objective: F = Σ_c cut_c/w_c - θk, where cut_c is the weight of the edges that leave cluster c and
+w_c its weight: the degrees of its nodes (normalized cut) or their number (ratio cut).
 
-Objective: F = Σ_c cut_c/w_c + λ'k, where cut_c is the weight of the edges that leave cluster c and
-w_c its weight: the degrees of its nodes (normalized cut) or their number (ratio cut). λ' = -θ is
-negative (with a positive λ' one cluster is always best), so a cluster earns the resolution θ and
-pays its conductance cut_c/w_c.
-
-KJ Theorem 5.3: with the kernel K = σD⁻¹ + D⁻¹AD⁻¹ and weights D, the objective of weighted kernel
-DP-means, J + λk with λ = λ' + σ + 1, is F plus a constant. (Ratio cut: K = σI - L, weights 1,
-λ = λ' + σ.) So Algorithm 1 applies:
-
-1. One cluster.
-2. Node by node: if its weighted squared distance to the nearest cluster exceeds λ, it opens a
-   cluster (visible to the nodes after it, in the same pass); otherwise it goes to the nearest one.
-3. Distances are to the new clusters from now on; clusters without nodes are dropped.
-4. Repeat 2 and 3 until nothing changes.
-
-The mean of a cluster is never formed: the distance is a sum over a node's edges, so a pass takes
-O(|E|). σ is the least value that makes K positive semi-definite for every graph with these degrees.
-
-Departs from the paper: nothing. For θ < 1 no node without a loop ever opens a cluster in step 2, so
-from one cluster the printed algorithm stays there.
+`search.py` looks for its minimum, `kernel_cut.py` is the printed algorithm, `path.py` finds θ.
+This file is the estimator.
 """
 
 import warnings
-from dataclasses import dataclass
 from numbers import Real
 from typing import Any, Self
 
@@ -36,85 +17,13 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
 from madbayes._engine.checks import check_choice, check_count
-from madbayes._estimators.fitting import AUTOMATIC, keep_choice
+from madbayes._engine.threads import workers
+from madbayes._estimators.fitting import AUTOMATIC, check_effort, keep_choice
 from madbayes._estimators.saving import SaveMixin
-from madbayes._kernels.graph import cluster_sums, kernel_pass, renumber
 from madbayes.graph.input import check_graph, connected_part, node_names
+from madbayes.graph.kernel_cut import Cut, kernel_dp_means, least_sigma, to_lambda
 from madbayes.graph.path import find_path
-from madbayes.graph.search import NOTHING, Division, Graph, measure, search
-
-
-@dataclass(frozen=True)
-class Cut:
-    division: Division
-    history: list[float]
-    n_iter: int
-    converged: bool
-
-
-def objective(A: np.ndarray, labels: np.ndarray, resolution: float, cut: str) -> float:
-    """Cut(A) - resolution × clusters, of a dense adjacency; label -1 is in no cluster."""
-    total = 0.0
-    for c in np.unique(labels[labels >= 0]):
-        inside = labels == c
-        weight = A[inside].sum() if cut == "normalized" else inside.sum()
-        total += A[inside][:, ~inside].sum() / weight - resolution
-    return float(total)
-
-
-def least_sigma(graph: Graph, cut: str) -> float:
-    """σ for which K is positive semi-definite, whatever the edges.
-
-    The eigenvalues of D^-½AD^-½ are above -1; those of L are at most the largest δ_i + δ_j over
-    the edges (Anderson & Morley 1985).
-    """
-    if cut == "normalized":
-        return 1.0
-    ends = np.repeat(graph.delta, np.diff(graph.indptr))
-    return float((ends + graph.delta[graph.indices]).max(initial=1.0))
-
-
-def assign_or_open(
-    graph: Graph, labels: np.ndarray, k: int, cut: str, sigma: float, penalty: float
-) -> tuple[np.ndarray, int]:
-    """2 and 3. One pass over the nodes; the new labels without gaps, and how many there are."""
-    weight, cuts, _ = cluster_sums(*graph, labels, k)
-    if cut == "normalized":
-        diagonal, inner = graph.w - graph.delta, weight - cuts  # of A
-    else:
-        diagonal, inner = -graph.delta, -cuts  # of -L
-    new = np.empty_like(labels)
-    k = kernel_pass(*graph[:3], graph.w, diagonal, labels, weight, inner, sigma, penalty, new)
-    filled = np.bincount(new, minlength=k) > 0
-    return (np.cumsum(filled) - 1).astype(np.int32)[new], int(filled.sum())
-
-
-def kernel_dp_means(
-    graph: Graph, resolution: float, cut: str, *, max_iter: int, start: np.ndarray | None = None
-) -> Cut:
-    """KJ Algorithm 1 on the kernel of Theorem 5.3, nodes in their order."""
-    sigma = least_sigma(graph, cut)
-    penalty = to_lambda(resolution, sigma, cut)
-    labels = np.zeros(graph.n, np.int32) if start is None else start.astype(np.int32)  # 1.
-    k = renumber(labels, int(labels.max()) + 1)
-    found = measure(graph, labels)
-    history = [found.objective(resolution)]
-    converged = False
-    n_iter = 0
-    while n_iter < max_iter and not converged:
-        n_iter += 1
-        before = labels
-        labels, k = assign_or_open(graph, labels, k, cut, sigma, penalty)  # 2. and 3.
-        converged = np.array_equal(labels, before)  # 4.
-        if not converged:
-            found = measure(graph, labels)
-            history.append(found.objective(resolution))
-    return Cut(found, history, n_iter, converged)
-
-
-def to_lambda(resolution: float, sigma: float, cut: str) -> float:
-    """KJ's λ for λ' = -resolution."""
-    return -resolution + sigma + (1.0 if cut == "normalized" else 0.0)
+from madbayes.graph.search import NOTHING, search
 
 
 def check_resolution(resolution: Any) -> Any:
@@ -162,8 +71,10 @@ class GraphCut(SaveMixin, ClusterMixin, BaseEstimator):
         guaranteed. "paper" is KJ Algorithm 1 on the kernel of their Theorem 5.3, from one cluster:
         for a resolution below 1 it stays there, unless nodes have loops.
     n_init : int, default=1
-        More effort for "search": so many times more runs, which are combined. One run is made on
-        large graphs, up to twelve on small ones.
+        "search" is done so often from different seeds, and the results are combined.
+    effort : float, default=1
+        Patience of "search": so many times as many runs, which are combined. With 1, one run is
+        made on large graphs and up to twelve on small ones.
     max_iter : int, default=300
         For "paper": passes at most.
     random_state : int, RandomState or None
@@ -223,6 +134,7 @@ class GraphCut(SaveMixin, ClusterMixin, BaseEstimator):
         cut: str = "normalized",
         algorithm: str = "search",
         n_init: int = 1,
+        effort: float = 1.0,
         max_iter: int = 300,
         random_state: Any = None,
     ) -> None:
@@ -230,6 +142,7 @@ class GraphCut(SaveMixin, ClusterMixin, BaseEstimator):
         self.cut = cut
         self.algorithm = algorithm
         self.n_init = n_init
+        self.effort = effort
         self.max_iter = max_iter
         self.random_state = random_state
 
@@ -248,25 +161,26 @@ class GraphCut(SaveMixin, ClusterMixin, BaseEstimator):
         resolution = check_resolution(self.resolution)
         check_choice("cut", self.cut, "normalized", "ratio")
         check_choice("algorithm", self.algorithm, "search", "paper")
-        effort = check_count("n_init", self.n_init)
+        n_init = check_count("n_init", self.n_init)
+        effort = check_effort(self.effort)
         max_iter = check_count("max_iter", self.max_iter)
         rng = check_random_state(self.random_state)
         graph, used = connected_part(A, self.cut)
         start = path = None
         for name in AUTOMATIC:  # of an earlier fit
             self.__dict__.pop(name, None)
-        if resolution == "auto":
-            path = find_path(graph, used, A.shape[0], self.cut, rng)
-            resolution = path.best().resolution
-            start = path.labels_at(resolution)[used]
-        self.labels_ = np.full(A.shape[0], -1, np.int32)
-        if not used.size:
-            result = Cut(NOTHING, [0.0], 0, True)
-        elif self.algorithm == "paper":
-            result = kernel_dp_means(graph, resolution, self.cut, max_iter=max_iter)
-        else:
-            found, history = search(graph, resolution, rng, effort=effort, start=start)
-            result = Cut(found, history, len(history), found.settled)
+        with workers(1):
+            if resolution == "auto":
+                path = find_path(graph, used, A.shape[0], self.cut, rng, effort)
+                resolution = path.best().resolution
+                start = path.labels_at(resolution)[used]
+            if not used.size:
+                result = Cut(NOTHING, [0.0], 0, True)
+            elif self.algorithm == "paper":
+                result = kernel_dp_means(graph, resolution, self.cut, max_iter=max_iter)
+            else:
+                found, history = search(graph, resolution, rng, effort=n_init * effort, start=start)
+                result = Cut(found, history, len(history), found.settled)
         if not result.converged:
             way_out = (
                 f"did not converge in max_iter={max_iter} passes; nodes still change their "
@@ -277,6 +191,7 @@ class GraphCut(SaveMixin, ClusterMixin, BaseEstimator):
             )
             warnings.warn(f"GraphCut {way_out}", ConvergenceWarning, stacklevel=2)
         division = result.division
+        self.labels_ = np.full(A.shape[0], -1, np.int32)
         rank = np.argsort(-division.weight, kind="stable")
         self.labels_[used] = np.argsort(rank)[division.labels]
         self.n_clusters_ = division.k

@@ -19,11 +19,15 @@ class Linked(NamedTuple):
 
 
 def neighbour_graph(index: np.ndarray, weights: str) -> sp.csr_array:
-    """Rows linked when one is a neighbour of the other; weight 1, or the share of neighbours."""
+    """Rows linked when one is a neighbour of the other.
+
+    Weights: "uniform" is 1 where each is a neighbour of the other, else 1/2; "jaccard" the share of
+    neighbours that they have in common.
+    """
     n, k = index.shape
     ends = np.sort(index, axis=1).ravel()
     A = sp.csr_array((np.ones(n * k), ends, np.arange(n + 1) * k), (n, n))
-    A = sp.csr_array(A.maximum(A.T))
+    A = sp.csr_array((A + A.T) / 2)
     A.sort_indices()
     if weights == "jaccard":
         A.data = np.empty(A.nnz)
@@ -62,3 +66,18 @@ def one_hot(labels: np.ndarray, k: int) -> sp.csr_array:
 def reach(distance: np.ndarray) -> np.ndarray:
     """How far a row is from its neighbours, on average."""
     return distance.mean(axis=1) if distance.shape[1] else np.zeros(len(distance))
+
+
+def settle_borders(A: sp.csr_array, labels: np.ndarray) -> np.ndarray:
+    """Rows go to the cluster that holds more of their links than their own.
+
+    One pass; ties and clusters' last rows stay.
+    """
+    k = int(labels.max(initial=0)) + 1
+    links = sp.csr_array(A @ one_hot(labels, k))
+    own = np.asarray(links[np.arange(labels.size), labels]).ravel()
+    new = labels.copy()
+    most = links.max(axis=1).toarray().ravel() if k > 1 else own
+    moving = np.flatnonzero(most > own)
+    new[moving] = np.asarray(links[moving].argmax(axis=1)).ravel()
+    return new if len(np.unique(new)) == len(np.unique(labels)) else labels

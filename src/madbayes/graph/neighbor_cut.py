@@ -10,15 +10,13 @@
 from typing import Any, Self
 
 import numpy as np
-import scipy.sparse as sp
 from sklearn.base import BaseEstimator, ClusterMixin
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_is_fitted, validate_data
 
 from madbayes._engine.checks import check_choice, check_count, check_rows
-from madbayes._estimators.fitting import AUTOMATIC
+from madbayes._engine.threads import workers
+from madbayes._estimators.fitting import AUTOMATIC, check_effort
 from madbayes._estimators.novelty import calibrate, p_values
-from madbayes._estimators.novelty_mixin import check_novel
 from madbayes._estimators.saving import SaveMixin
 from madbayes.graph.graph_cut import check_resolution
 from madbayes.graph.input import check_graph, connected_part
@@ -27,17 +25,17 @@ from madbayes.graph.linking import (
     crossing_weights,
     density,
     neighbour_graph,
-    one_hot,
     reach,
+    settle_borders,
 )
 from madbayes.graph.neighbors import Neighbours, of_distances
+from madbayes.graph.new_rows import NewRowsMixin
 from madbayes.graph.search import (
     LOOKS,
-    LOWEST,
     NOTHING,
     Division,
     Graph,
-    contracted,
+    least_resolution,
     measure,
     one_run,
     search,
@@ -45,31 +43,7 @@ from madbayes.graph.search import (
 from madbayes.graph.valleys import PIECES, join, links_together, staircase
 
 
-def settle_borders(A: sp.csr_array, labels: np.ndarray) -> np.ndarray:
-    """4. One pass; ties and clusters' last rows stay."""
-    k = int(labels.max(initial=0)) + 1
-    links = sp.csr_array(A @ one_hot(labels, k))
-    own = np.asarray(links[np.arange(labels.size), labels]).ravel()
-    new = labels.copy()
-    most = links.max(axis=1).toarray().ravel() if k > 1 else own
-    moving = np.flatnonzero(most > own)
-    new[moving] = np.asarray(links[moving].argmax(axis=1)).ravel()
-    return new if len(np.unique(new)) == len(np.unique(labels)) else labels
-
-
-def least_resolution(graph: Graph, division: Division) -> float:
-    """The lowest θ at which no join of two linked clusters lowers the objective."""
-    small = contracted(graph, division.labels, division.k)
-    rows = np.repeat(np.arange(small.n), np.diff(small.indptr))
-    p, q = rows, small.indices
-    both = (division.cut[p] + division.cut[q] - 2 * small.data) / (
-        division.weight[p] + division.weight[q]
-    )
-    gain = division.terms[p] + division.terms[q] - both
-    return max(float(gain.max(initial=0.0)), LOWEST)
-
-
-class NeighborCut(SaveMixin, ClusterMixin, BaseEstimator):
+class NeighborCut(NewRowsMixin, SaveMixin, ClusterMixin, BaseEstimator):
     """Clusters of any shape, their number found: cuts of the graph of nearest neighbours.
 
     Rows are linked to their nearest rows. The graph is cut into small pieces, and pieces are joined
@@ -92,7 +66,8 @@ class NeighborCut(SaveMixin, ClusterMixin, BaseEstimator):
         `sklearn.neighbors.KNeighborsTransformer`. "connectivities": X is a symmetric graph with
         weights, higher for nearer rows, such as ``adata.obsp["connectivities"]`` of scanpy.
     weights : {"uniform", "jaccard"}, default="uniform"
-        What a link weighs: 1, or the share of neighbours that its two rows have in common.
+        What a link weighs: 1 where each of its two rows is a neighbour of the other and 1/2 where
+        only one is; or the share of neighbours that the two have in common.
     resolution : float or "auto", default="auto"
         A number cuts the graph at this resolution (see `GraphCut`) and joins nothing.
     n_clusters_hint : int, optional
@@ -100,6 +75,9 @@ class NeighborCut(SaveMixin, ClusterMixin, BaseEstimator):
     approximate : bool or "auto", default="auto"
         Find most of the neighbours, and quickly (pynndescent): "auto" does so above 100,000 dense
         rows of more than 10 columns, where it is installed. `recall_` says how many were found.
+    effort : float, default=1
+        Patience of the cut: how often its search looks at rows before it goes on. With a number as
+        resolution so many times as many runs, which are combined.
     n_jobs : int, optional
         Threads of the search for neighbours. The result is the same for any number.
     random_state : int, RandomState or None
@@ -118,7 +96,7 @@ class NeighborCut(SaveMixin, ClusterMixin, BaseEstimator):
         The share of the rows of its cluster that lie nearer to their neighbours than this one.
     evidence_ : penalties.Choice
         With ``resolution="auto"``: how sure the number is, and what else it could be. Its score is
-        exp(z), by how many standard errors z the shallowest valley is deeper than chance makes it.
+        exp(z), where the shallowest valley is z standard errors deep.
     path_ : penalties.Staircase
         With ``resolution="auto"``: clusters against that score; `path_.plot()` draws it.
     graph_ : CSR array of shape (n_rows, n_rows)
@@ -155,6 +133,7 @@ class NeighborCut(SaveMixin, ClusterMixin, BaseEstimator):
         resolution: float | str = "auto",
         n_clusters_hint: int | None = None,
         approximate: bool | str = "auto",
+        effort: float = 1.0,
         n_jobs: int | None = None,
         random_state: Any = None,
     ) -> None:
@@ -164,6 +143,7 @@ class NeighborCut(SaveMixin, ClusterMixin, BaseEstimator):
         self.resolution = resolution
         self.n_clusters_hint = n_clusters_hint
         self.approximate = approximate
+        self.effort = effort
         self.n_jobs = n_jobs
         self.random_state = random_state
 
@@ -178,21 +158,25 @@ class NeighborCut(SaveMixin, ClusterMixin, BaseEstimator):
         resolution = check_resolution(self.resolution)
         check_choice("weights", self.weights, "uniform", "jaccard")
         hint = self._hint(resolution)
+        effort = check_effort(self.effort)
         rng = check_random_state(self.random_state)
         for name in AUTOMATIC:  # of an earlier fit
             self.__dict__.pop(name, None)
-        linked = self._link(X, rng)
-        graph, used = connected_part(linked.A, "normalized")
-        if resolution == "auto":
-            labels = self._join(linked, graph, used, hint, rng)
-            division = measure(graph, labels[used]) if used.size else NOTHING
-            resolution = least_resolution(graph, division)
-            history, self.converged_ = [division.objective(resolution)], True
-        else:
-            division, history = search(graph, resolution, rng) if used.size else (NOTHING, [0.0])
-            labels = np.full(linked.A.shape[0], -1, np.int32)
-            labels[used] = division.labels
-            self.converged_ = bool(division.settled)
+        with workers(self.n_jobs):
+            linked = self._link(X, rng)
+            graph, used = connected_part(linked.A, "normalized")
+            if resolution == "auto":
+                labels = self._join(linked, graph, used, hint, rng, effort)
+                division = measure(graph, labels[used]) if used.size else NOTHING
+                resolution = least_resolution(graph, division)
+                history, self.converged_ = [division.objective(resolution)], True
+            else:
+                division, history = NOTHING, [0.0]
+                if used.size:
+                    division, history = search(graph, resolution, rng, effort=effort)
+                labels = np.full(linked.A.shape[0], -1, np.int32)
+                labels[used] = division.labels
+                self.converged_ = bool(division.settled)
         self._store(linked, labels, division, used)
         self.resolution_ = float(resolution)
         self.objective_history_ = np.array(history)
@@ -239,13 +223,15 @@ class NeighborCut(SaveMixin, ClusterMixin, BaseEstimator):
         used: np.ndarray,
         hint: int | None,
         rng: np.random.RandomState,
+        effort: float,
     ) -> np.ndarray:
         """2 to 4. Labels; evidence and path are kept. Rows without any link are on their own."""
         A = linked.A
         pieces = np.empty(A.shape[0], np.int32)
         first = 0
         if used.size:
-            pieces[used] = one_run(graph, PIECES, rng, LOOKS).labels
+            looks = max(1, round(LOOKS * effort))
+            pieces[used] = one_run(graph, PIECES, rng, looks).labels
             first = int(pieces[used].max()) + 1
         alone = np.setdiff1d(np.arange(A.shape[0]), used)
         pieces[alone] = first + np.arange(alone.size)
@@ -283,84 +269,3 @@ class NeighborCut(SaveMixin, ClusterMixin, BaseEstimator):
         self.outlier_score_ = np.ones(far.size)
         self.outlier_score_[own] = 1 - p_values(far[own], self.labels_[own], table)
         self.novelty_quantiles_ = None if linked.distance is None else table
-
-    def predict(self, X: Any, novel: bool | float = False) -> np.ndarray:
-        """The cluster that holds most of a row's nearest rows; ties go to the nearest.
-
-        Parameters
-        ----------
-        X : rows, or their distances (connectivities) to the rows of the fit
-        novel : bool or float, default=False
-            True (or a rate, True is 0.001) gives -1 to rows so far from their neighbours as at most
-            this share of rows like those of the fit would be.
-        """
-        rate = check_novel(novel)
-        if rate == "paper":
-            raise ValueError(
-                "novel='paper' is not for neighbours: the printed algorithm knows no new rows of a "
-                "graph. Use True or a rate between 0 and 1."
-            )
-        labels, far = self._ask(X)
-        if rate is not None:
-            labels[self._novelty(labels, far) <= rate] = -1
-        return labels
-
-    def novelty_score(self, X: Any) -> np.ndarray:
-        """The p-value of each row: the share of rows like those of the fit that would be as far
-        from their neighbours."""
-        return self._novelty(*self._ask(X))
-
-    def _novelty(self, labels: np.ndarray, far: np.ndarray | None) -> np.ndarray:
-        if far is None or self.novelty_quantiles_ is None:
-            raise ValueError(
-                "metric='connectivities' knows no distances, so it cannot say which rows are new. "
-                "Fit on rows or with metric='precomputed'."
-            )
-        return p_values(far, labels, self.novelty_quantiles_)
-
-    def _ask(self, X: Any) -> tuple[np.ndarray, np.ndarray | None]:
-        """Labels by the neighbours, and how far these are."""
-        check_is_fitted(self)
-        if self._given() == "connectivities":
-            X = validate_data(self, X, reset=False, accept_sparse="csr", dtype=np.float64)
-            votes = sp.csr_array(X) @ one_hot(self.labels_, self.n_clusters_)
-            return np.asarray(votes.toarray().argmax(axis=1), np.int32).ravel(), None
-        k = min(self.n_neighbors, self.labels_.size)
-        if self._given() == "precomputed":
-            distance, index = of_distances(self._distances(X, reset=False), k, themselves=False)
-        else:
-            X = check_rows(self, X, reset=False)
-            assert self._neighbours is not None
-            X = X.astype(self._neighbours.X.dtype, copy=False)
-            distance, index = self._neighbours.of(X, k)
-        near = self.labels_[index]
-        # A row's nearest counts a little more: it decides ties, and a row of the fit knows itself
-        share = np.ones(index.shape)
-        share[:, 0] += np.where(distance[:, 0] == 0, k, 0.5)
-        rows = np.repeat(np.arange(len(index)), k)
-        votes = np.zeros((len(index), max(self.n_clusters_, 1)))
-        known = near.ravel() >= 0
-        np.add.at(votes, (rows[known], near.ravel()[known]), share.ravel()[known])
-        return votes.argmax(axis=1).astype(np.int32), reach(distance)
-
-    def _distances(self, X: Any, *, reset: bool) -> Any:
-        D = validate_data(self, X, reset=reset, accept_sparse="csr", dtype=np.float64)
-        if reset and D.shape[0] != D.shape[1]:
-            raise ValueError(
-                f"metric='precomputed' needs the distances between all rows, and X has the shape "
-                f"{D.shape}. For rows of features leave metric='euclidean'."
-            )
-        if (D.data if sp.issparse(D) else D).min(initial=0.0) < 0:
-            raise ValueError("Negative values in data: distances (metric='precomputed') are >= 0.")
-        return D
-
-    def _given(self) -> str:
-        """What X is, when it is not rows."""
-        return self.metric if isinstance(self.metric, str) else ""
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        tags.input_tags.pairwise = self._given() in ("precomputed", "connectivities")
-        tags.input_tags.positive_only = tags.input_tags.pairwise
-        return tags

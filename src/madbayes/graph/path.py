@@ -2,7 +2,7 @@
 
 1. *Anneal* (`search.py`): one division for each resolution θ, from fine to coarse,
    until only the connected components are left; on small graphs several times, and what is found
-   at the same θ is combined.
+   at the same θ is combined, unless the plateau of the first time (3.) is beyond doubt.
 2. *Staircase.* Cut - θk is least on the lower convex hull of the (k, Cut) found: k is best for θ
    from Cut(k) - Cut(k-1) to Cut(k+1) - Cut(k).
 3. *Plateau.* A division that stays best over a wide range of θ stands out. Clusters count as many
@@ -11,7 +11,8 @@
    with nearly the same K are one plateau. Where the next division on the staircase has not the
    next number of clusters, the steps between were not seen: there one step of the ladder is
    taken off.
-4. *Chance.* The same for random graphs with the same degrees, several when the graph is small. A
+4. *Chance.* The same for random graphs with the same degrees, several when the graph is small, by
+   one run when it is not; none where the score is beyond what any of them reaches. A
    plateau counts when its score is above all of theirs, and not small.
 5. *No plateau.* Many large graphs have communities within communities and no level stands out.
    Then the division with the highest modularity (Newman & Girvan 2004) is taken, if that is above
@@ -20,6 +21,7 @@
 docs/adr/0011 tells what was measured.
 """
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -51,7 +53,9 @@ RUNS = 4
 SAME = 1.05  # K within this factor is one plateau
 STANDS_OUT = 0.4  # the least score of a plateau
 CLEAR = 1.0  # a score that no random graph reaches
+DOUBTLESS = 2.0  # one that no other run would change
 BEYOND_CHANCE = 1.02  # modularity, against the highest of the random graphs
+FEW_EDGES = 5_000  # half-edges of a graph whose random graphs are worth several runs
 RANDOM_EDGES = 50_000  # half-edges of all random graphs together
 RANDOM_GRAPHS = 9  # at most
 
@@ -90,24 +94,40 @@ def cut_path(A: Any, *, cut: str = "normalized", random_state: Any = None) -> St
 
 
 def find_path(
-    graph: Graph, used: np.ndarray, n: int, cut: str, rng: np.random.RandomState
+    graph: Graph,
+    used: np.ndarray,
+    n: int,
+    cut: str,
+    rng: np.random.RandomState,
+    effort: float = 1.0,
 ) -> Staircase:
     """Steps 1 to 5; `used` are the places of the graph's nodes among n."""
     size = max(graph.indices.size, 1)
     step = float(np.clip(FINE * size / FINE_EDGES, FINE, COARSE))
-    n_runs = min(RUNS, runs(graph))
-    path = staircase(graph, divisions(graph, step, n_runs, rng), step)
+    path = descend(graph, step, runs(graph, RUNS, effort), rng)
     score, Q = 0.0, 0.0
     if 0 < path.figures["modularity"].max() and path.figures["score"].max() < CLEAR:  # 4.
         for _ in range(int(np.clip(RANDOM_EDGES // size, 1, RANDOM_GRAPHS))):
             random = rewired(graph, cut, rng)
-            chance = staircase(random, divisions(random, step, n_runs, rng), step)
+            chance = descend(random, step, RUNS if size < FEW_EDGES else 1, rng)
             score = max(score, *chance.figures["score"])
             Q = max(Q, *chance.figures["modularity"])
     assert path.labels is not None
     labels = tuple(spread(division, used, n) for division in path.labels)
     scores = {int(k): float(s) for k, s in zip(path.number, path.figures["score"], strict=True)}
     return replace(path, labels=labels, choice=choose(path, score, Q), scores=scores)
+
+
+def descend(graph: Graph, step: float, n_runs: int, rng: np.random.RandomState) -> Staircase:
+    """1 to 3. The staircase of several runs, of one where its plateau is beyond doubt."""
+    found = divisions(graph, step, rng)
+    path = staircase(graph, found, step)
+    for _ in range(n_runs - 1):
+        if path.figures["score"].max() >= DOUBTLESS:
+            break
+        found = divisions(graph, step, rng, found[:-1])
+        path = staircase(graph, found, step)
+    return path
 
 
 def spread(labels: np.ndarray, used: np.ndarray, n: int) -> np.ndarray:
@@ -138,26 +158,25 @@ def choose(path: Staircase, chance: float, chance_modularity: float) -> Choice:
     )
 
 
-def divisions(graph: Graph, step: float, n_runs: int, rng: np.random.RandomState) -> list[Division]:
-    """1. One division for each θ, and the connected components."""
+def divisions(
+    graph: Graph, step: float, rng: np.random.RandomState, known: Sequence[Division] = ()
+) -> list[Division]:
+    """1. One division for each θ, combined with those that are known, and the components."""
     if not graph.n:
         return [NOTHING]
     A = sp.csr_array((graph.data, graph.indices, graph.indptr), shape=(graph.n, graph.n))
     components = measure(graph, connected_components(A, directed=False)[1])
     thetas = TOP * graph.unit * np.exp(-step * np.arange(np.log(TOP / LOWEST) / step))
     found: list[Division] = []
-    stage = Stage("how many clusters", n_runs * len(thetas))
-    for start in range(0, n_runs * len(thetas), len(thetas)):
-        for i, division in enumerate(anneal(graph, thetas, rng)):
-            stage.at(start + i)
-            if i < len(found):
-                division = combine(graph, found[i], division, thetas[i], rng, LOOKS)
-                found[i] = division
-            else:
-                found.append(division)
-            if division.k == components.k:
-                break
-    return [*found, components]
+    stage = Stage("how many clusters", len(thetas))
+    for i, division in enumerate(anneal(graph, thetas, rng)):
+        stage.at(i)
+        if i < len(known):
+            division = combine(graph, known[i], division, thetas[i], rng, LOOKS)
+        found.append(division)
+        if division.k == components.k:
+            break
+    return [*found, *known[len(found) :], components]
 
 
 def staircase(graph: Graph, found: list[Division], step: float) -> Staircase:

@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from madbayes._engine.threads import patient
 from madbayes._kernels.graph import cluster_sums, contract, renumber, settle
 
 TOP = 0.95  # the first θ, in units of links per weight
@@ -85,7 +86,7 @@ def move_nodes(graph: Graph, labels: np.ndarray, theta: float, rng: np.random.Ra
     """Change `labels` in place while that lowers F; returns the number of clusters."""
     n = graph.n
     W, cut, N = cluster_sums(*graph, labels, n)
-    settle(*graph, labels, W, cut, N, theta, rng.permutation(n), False, LOOKS * n)
+    patient(settle, *graph, labels, W, cut, N, theta, rng.permutation(n), False, LOOKS * n)
     return renumber(labels, n)
 
 
@@ -134,7 +135,7 @@ def finish(
     while True:
         W, cut, N = cluster_sums(*graph, labels, graph.n)
         order = rng.permutation(graph.n)
-        settled = settle(*graph, labels, W, cut, N, theta, order, True, looks * graph.n)
+        settled = patient(settle, *graph, labels, W, cut, N, theta, order, True, looks * graph.n)
         k = renumber(labels, graph.n)
         clusters = np.arange(k, dtype=np.int32)
         move_nodes(contracted(graph, labels, k), clusters, theta, rng)
@@ -174,9 +175,10 @@ def combine(
     return better(theta, best, finish(graph, found.labels[pieces], theta, rng, looks))
 
 
-def runs(graph: Graph, effort: int = 1) -> int:
-    """How often to start on a graph of this size."""
-    return effort * int(np.clip(WORK // max(graph.indices.size, 1), 1, RUNS))
+def runs(graph: Graph, most: int = RUNS, effort: float = 1.0) -> int:
+    """How often to start on a graph of this size, `most` often with an effort of 1."""
+    usual = min(max(WORK / max(graph.indices.size, 1), 1.0), most)
+    return max(1, round(effort * int(usual)))
 
 
 def search(
@@ -184,7 +186,7 @@ def search(
     theta: float,
     rng: np.random.RandomState,
     *,
-    effort: int = 1,
+    effort: float = 1.0,
     start: np.ndarray | None = None,
 ) -> tuple[Division, list[float]]:
     """The division and the objective after each run; `start` (labels) stands for the first run."""
@@ -193,8 +195,20 @@ def search(
     else:
         best = finish(graph, start, theta, rng, PATIENCE)
     history = [best.objective(theta)]
-    for _ in range(runs(graph, effort) - 1):
+    for _ in range(runs(graph, effort=effort) - 1):
         other = one_run(graph, theta, rng, PATIENCE)
         best = combine(graph, best, other, theta, rng, PATIENCE)
         history.append(best.objective(theta))
     return best, history
+
+
+def least_resolution(graph: Graph, division: Division) -> float:
+    """The lowest θ at which no join of two linked clusters lowers the objective."""
+    small = contracted(graph, division.labels, division.k)
+    rows = np.repeat(np.arange(small.n), np.diff(small.indptr))
+    p, q = rows, small.indices
+    both = (division.cut[p] + division.cut[q] - 2 * small.data) / (
+        division.weight[p] + division.weight[q]
+    )
+    gain = division.terms[p] + division.terms[q] - both
+    return max(float(gain.max(initial=0.0)), LOWEST)

@@ -5,23 +5,25 @@ piece has a low conductance. What tells a boundary from an arbitrary line is a *
 cross the boundary than cross parallel lines inside the two clusters.
 
 1. *Pieces.* Cut the graph at a high resolution (`search.py`): pieces of a few dozen rows.
-2. *Levels.* Of two pieces that are linked: -1 on the nodes of one and 1 on those of the other,
-   averaged along the links many times, tends to the second eigenvector of the walk on both, from
-   the boundary that is in question. It orders the nodes from one side to the other.
+2. *Levels.* Of two pieces that are linked: each node's number of links to the boundary, negative on
+   one side, averaged along the links many times. It orders the nodes from one side to the other,
+   as the second eigenvector of the walk on both would (which the averages tend to), but with the
+   boundary that is in question in the middle, and in order also far from it.
 3. *Profile.* For each place in that order the weight of the links that cross it. A link weighs the
    root of the density at its ends (the number of rows within a given distance, from the distances
    to the nearest neighbours): links of nearest neighbours alone hardly feel how dense rows are.
 4. *Depth.* A valley is the lowest place (`middle`) between two sides. A side is as high as its
-   90 % quantile; the lower one counts (`side`). Pairs are compared by middle/side.
-5. *Chance.* About k/2 links, half of a row's neighbours, come and go together. In this unit the
-   links across the side are a count near to Poisson, and that times middle/side is the middle's:
-   z = √2(√(side + 3/8) - √(middle + 3/8)) is near to standard normal. But the lowest of many places
-   is low by chance: z must be beyond the quantile 1 - `LEVEL`/places, where places are the pair's
-   rows over those that have links across the side. A thin filament has many places and few links
-   at each, a round group has few places with many links.
-6. *Join* the two with the shallowest valley among those that chance explains; those that touch
-   them are measured again when they are next in turn, and so on. The clusters are what is left
-   when none is; the staircase goes on, by z beyond the quantile.
+   90 % quantile; the lower one counts (`side`). About k/2 links, half of a row's neighbours, come
+   and go together. In this unit the links across the side are a count near to Poisson, and that
+   times middle/side is the middle's: z = √2(√(side + 3/8) - √(middle + 3/8)) is near to standard
+   normal, where no valley is.
+5. *Join* the two with the least z; those that touch them are measured again when they are next in
+   turn, and so on, until nothing is linked.
+6. *Chance.* The lowest of many places is low by chance. The clusters are what is there before the
+   first join with a z beyond the quantile 1 - `LEVEL`/places, where places are all rows over those
+   that have links across the side; or, since pieces differ in what chance does to them (places
+   are not independent, density is not even), a z that stands out from those of all joins before:
+   `APART` times the largest of them, and not below `LEAST`.
 
 docs/adr/0016 tells what was tried.
 """
@@ -43,16 +45,20 @@ PIECES = 0.5  # the resolution of the pieces
 STEPS = 100  # averages along the links
 LIMIT = 1000  # nodes of each side that are looked at, those nearest to the boundary
 HEIGHT = 0.9  # the quantile that is the height of a side
-LEVEL = 0.02  # how often chance may reach as far, over all places of a pair
+LEVEL = 0.01  # how often chance may reach as far, over all places
+LEAST = 2.4  # z of a valley that stands out from those before
+APART = 1.6  # and its ratio to the largest of them
 FEW = 0.05  # a graph of nearest neighbours: so few rows have hardly more than their own k
+NONE = -9.0  # z where there is no valley at all
 KEPT = 32  # steps of the staircase
 
 
 class Joined(NamedTuple):
-    """Pieces joined one after another: number of clusters, depth of the valley, who joined whom."""
+    """Pieces joined one after another: depth of the valley, what chance makes, who joined whom."""
 
     labels: np.ndarray  # of the nodes, in pieces
-    depth: np.ndarray  # of the joins, in their order
+    z: np.ndarray  # of the joins, in their order
+    chance: np.ndarray  # what z of each must be beyond
     pairs: np.ndarray  # the second piece became part of the first
 
     def at(self, number: int) -> np.ndarray:
@@ -63,6 +69,11 @@ class Joined(NamedTuple):
             root[b] = root[a]
         return np.unique(root[self.labels], return_inverse=True)[1].astype(np.int32)
 
+    def beyond(self) -> np.ndarray:
+        """6. By how much each z is beyond what is asked of it."""
+        before = np.maximum.accumulate(np.r_[0.0, self.z])[:-1]
+        return self.z - np.minimum(self.chance, np.maximum(LEAST, APART * before))
+
 
 def join(
     indptr: np.ndarray,
@@ -72,33 +83,32 @@ def join(
     labels: np.ndarray,
     unit: float,
 ) -> Joined:
-    """2 to 6, until nothing is linked any more; `unit` links come and go together."""
+    """2 to 5, until nothing is linked any more; `unit` links come and go together."""
     where = np.full(labels.size, -1, np.int64)
 
-    def measure(one: np.ndarray, other: np.ndarray) -> float:
+    def measure(one: np.ndarray, other: np.ndarray) -> tuple[float, float]:
         few, many = (one, other) if one.size <= other.size else (other, one)
-        middle, side, half, links, rows = valley(
+        middle, side, links, rows = valley(
             indptr, indices, walk, flow, few, many, where, LIMIT, STEPS, HEIGHT
         )
-        return beyond_chance(middle, side, half, links, rows, one.size + other.size, unit)
+        return depth(middle, side, links, rows, labels.size, unit)
 
     return shallowest_first(indptr, indices, labels, measure)
 
 
-def beyond_chance(
-    middle: float, side: float, half: float, links: float, rows: float, n: int, unit: float
-) -> float:
-    """4, 5. z beyond its quantile if that is positive, else -middle/side: the depth of a valley."""
+def depth(
+    middle: float, side: float, links: float, rows: float, n: int, unit: float
+) -> tuple[float, float]:
+    """4 and 6. z of a valley among n rows, and what chance makes of it."""
     if not np.isfinite(middle):
-        return -np.inf
+        return NONE, np.inf
     count = links / unit
     z = np.sqrt(2) * (np.sqrt(count + 0.375) - np.sqrt(count * middle / side + 0.375))
-    beyond = float(z + ndtri(LEVEL / max(n / max(rows, 1.0), 1.0)))
-    return beyond if beyond > 0 else -(middle + half) / (side + half)
+    return float(z), float(-ndtri(LEVEL / max(n / max(rows, 1.0), 1.0)))
 
 
 def links_together(A: sp.csr_array, n_neighbors: int | None) -> float:
-    """5. The weight of half a row's neighbours; of a given graph its rows of few links tell."""
+    """4. The weight of half a row's neighbours; of a given graph its rows of few links tell."""
     if not A.nnz:
         return 1.0
     few = np.quantile(np.diff(A.indptr), FEW) if n_neighbors is None else n_neighbors
@@ -109,16 +119,17 @@ def shallowest_first(
     indptr: np.ndarray,
     indices: np.ndarray,
     labels: np.ndarray,
-    measure: Callable[[np.ndarray, np.ndarray], float],
+    measure: Callable[[np.ndarray, np.ndarray], tuple[float, float]],
 ) -> Joined:
-    """6. Each step joins the linked pair of the least depth; ties go to the lowest labels."""
+    """5. Each step joins the linked pair of the least z; ties go to the lowest labels."""
     k = int(labels.max(initial=-1)) + 1
     starts = np.cumsum(np.bincount(labels, minlength=k))[:-1]
     members = dict(enumerate(np.split(np.argsort(labels, kind="stable"), starts)))
     ends = np.repeat(labels.astype(np.int64), np.diff(indptr)), labels[indices].astype(np.int64)
     linked = np.unique((ends[0] * k + ends[1])[ends[0] < ends[1]])
     neighbours: dict[int, set[int]] = {c: set() for c in range(k)}
-    known: dict[tuple[int, int], float] = {}
+    known: dict[tuple[int, int], tuple[float, float]] = {}
+    unknown = np.inf, np.inf
     stage = Stage("valleys between pieces", k)
     for a, b in zip((linked // k).tolist(), (linked % k).tolist(), strict=True):
         neighbours[a].add(b)
@@ -127,7 +138,7 @@ def shallowest_first(
     heap = [(value, *pair, 0, 0, True) for pair, value in known.items()]
     heapq.heapify(heap)
     version = dict.fromkeys(range(k), 0)
-    depth, pairs = [], []
+    found, pairs = [], []
     while heap:
         value, a, b, va, vb, fresh = heapq.heappop(heap)
         if a not in members or b not in members or (va, vb) != (version[a], version[b]):
@@ -136,7 +147,7 @@ def shallowest_first(
             known[a, b] = measure(members[a], members[b])
             heapq.heappush(heap, (known[a, b], a, b, va, vb, True))
             continue
-        depth.append(value)
+        found.append(value)
         pairs.append((a, b))
         stage.at(len(pairs))
         members[a] = np.concatenate([members[a], members.pop(b)])
@@ -145,44 +156,48 @@ def shallowest_first(
         for c in sorted(neighbours[a]):
             neighbours[c] = (neighbours[c] - {b}) | {a}
             p, q = min(a, c), max(a, c)
-            old = known.pop((min(b, c), max(b, c)), np.inf)
-            known[p, q] = min(known.get((p, q), np.inf), old)
+            old = known.pop((min(b, c), max(b, c)), unknown)
+            known[p, q] = min(known.get((p, q), unknown), old)
             heapq.heappush(heap, (known[p, q], p, q, version[p], version[q], False))
-    return Joined(labels, np.array(depth), np.array(pairs, dtype=np.int64).reshape(-1, 2))
+    z, chance = np.array(found).reshape(-1, 2).T
+    return Joined(labels, z, chance, np.array(pairs, dtype=np.int64).reshape(-1, 2))
 
 
 def staircase(joined: Joined, hint: int | None) -> Staircase:
-    """The number of clusters against the depth that a valley must have, and which to take.
+    """The number of clusters against the z that a valley must have, and which to take.
 
-    The price is exp(depth), above 1 where chance does not explain the valley. A join that was
-    shallow only after a deeper one counts as deep, so that the staircase rises; the error of k
-    clusters is the sum of the valleys inside of them.
+    The price is exp(z). A join that was shallow only after a deeper one counts as deep, so that the
+    staircase rises; the error of k clusters is the sum of the valleys inside of them.
     """
     pieces = int(joined.labels.max(initial=-1)) + 1
-    least = pieces - len(joined.depth)  # linked by nothing
-    deep = np.flatnonzero(joined.depth > 0)
+    least = pieces - len(joined.z)  # linked by nothing
+    beyond = joined.beyond()
+    deep = np.flatnonzero(beyond > 0)
     supported = pieces - int(deep[0]) if deep.size else least
     number = supported if hint is None else int(np.clip(hint, least, pieces))
-    price = np.exp(np.clip(np.maximum.accumulate(joined.depth), -10.0, 30.0))
+    rising = np.clip(np.maximum.accumulate(joined.z), NONE, 30.0)
+    price = np.exp(rising)
     steps = np.arange(least, min(pieces, number + KEPT) + 1)
     inside = np.cumsum(price)[pieces - steps[:-1] - 1]  # of all joins made
     path = Staircase.build(steps, np.r_[inside, 0.0], labels=[joined.at(int(k)) for k in steps])
-    weakest = float(joined.depth[pieces - number]) if number > least else np.inf
-    support = float(np.clip(weakest, 0.01, 1.0)) if number > 1 else 0.0
+    i = pieces - number  # the next join
+    low, high = np.r_[NONE, rising, rising.max(initial=0.0) + 1][i : i + 2]
+    support = float(np.clip(beyond[i], 0.01, 1.0)) if number > least else 1.0
     reason = "no valley in the rows is deeper than chance makes them"
     if number > 1:
         reason = "every valley between them is deeper than chance makes it"
     if hint is not None:
         reason = f"n_clusters_hint={hint}; the valleys support {supported}"
-        support = support if number <= supported else 0.0
+    if number == 1 or number > supported:
+        support = 0.0
     others = [k for k in (number + 1, number - 1, number + 2) if least < k <= steps[-1]]
     choice = Choice(
         number,
-        1.0,
+        float(np.exp((low + high) / 2)),
         in_words(support),
         support,
         reason,
         tuple((k, float(price[pieces - k])) for k in others),
-        float(np.exp(min(weakest, 30.0))),
+        float(np.exp(high)),
     )
     return replace(path, choice=choice)
