@@ -46,7 +46,8 @@ def cluster_spread(
             voice.notes(notes)
             with all_or_nothing(output.out, output.force) as scratch:
                 with voice.progress(f"clustering on {scheduler}"):
-                    model, more = fitted(model, X, sample_weight=weight)
+                    rows = X.to_dask_array()  # the names are kept beside the model
+                    model, more = fitted(model, rows, sample_weight=weight)
                 voice.notes(more)
                 sizes = write_labels(scratch / "labels.parquet", model.labels_, model.n_clusters_)
                 vars(model).pop("labels_")
