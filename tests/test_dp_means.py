@@ -11,7 +11,7 @@ from reference.farthest_first import farthest_first as plain_farthest_first
 
 import madbayes.cluster.dp_means as module
 from madbayes import DPMeans, penalties
-from madbayes._engine import partition as partition_module
+from madbayes._engine import assignment as partition_module
 from madbayes._engine import rows as engine_rows
 
 

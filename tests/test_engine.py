@@ -17,7 +17,7 @@ from threadpoolctl import threadpool_info, threadpool_limits
 
 import madbayes
 from madbayes import DPMeans, KMeans
-from madbayes._engine import partition as partition_module
+from madbayes._engine import assignment as partition_module
 from madbayes._engine.centers import MAX_GROUPS, make_scratch
 from madbayes._engine.partition import Partition
 from madbayes._engine.rows import Rows
@@ -191,7 +191,7 @@ import warnings
 import numpy as np
 import scipy.sparse as sp
 from madbayes import DPMeans, KMeans
-from madbayes._engine import partition as partition_module
+from madbayes._engine import assignment as partition_module
 from reference.dp_means import dp_means
 from reference.kmeans import kmeans
 warnings.simplefilter("ignore")

@@ -10,7 +10,7 @@ from sklearn.cluster import KMeans as SklearnKMeans
 from sklearn.exceptions import ConvergenceWarning
 
 from madbayes import KMeans
-from madbayes._engine import partition as partition_module
+from madbayes._engine import assignment as partition_module
 from madbayes._engine.partition import Partition
 from madbayes._engine.rows import Rows
 from madbayes._engine.threads import workers

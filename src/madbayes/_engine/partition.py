@@ -2,186 +2,23 @@
 
 This is what every algorithm on squared error stands on. A `Partition` owns O(n) memory (a label, an
 upper and a few lower bounds a row) and the sums of each cluster, and offers the steps that the
-algorithms are written in: `assign` (nearest centres), `means`, `far_rows`, `offer`, `drop`.
-
-Every step is a map over fixed segments of the rows (`partial`), whose results are added in the
-order of the segments: nothing depends on how many threads ran it.
+algorithms are written in: `assign` (nearest centres, in `assignment.py`), `means`, `far_rows`,
+`offer`, `drop`.
 """
-
-import threading
-from typing import Any
 
 import numpy as np
 
-from madbayes._engine.centers import make_direct_scratch, make_groups, make_scratch, prepare
-from madbayes._engine.frame import NO_WEIGHT, Frame, check_reach, measure
-from madbayes._engine.rows import DIRECT_COLUMNS, Rows, segments
+from madbayes._engine.assignment import Assignment
+from madbayes._engine.frame import NO_WEIGHT
+from madbayes._engine.rows import Rows, segments
 from madbayes._engine.seeding import spread_rows
 from madbayes._engine.segment import half_gaps, open_by_rule, own_distances, scatter
-from madbayes._engine.tallies import Tallies
-from madbayes._engine.threads import Run
-from madbayes._kernels.bounds import Centers, RowState, Tally
-from madbayes._kernels.direct import assign_direct
-from madbayes._kernels.plain import assign_plain
-from madbayes._kernels.products import assign_products
+from madbayes._kernels.bounds import Tally
 from madbayes._kernels.rows import offer, squared_error
-from madbayes._kernels.sparse import assign_sparse
-
-NO_FLAGS = np.empty(0, dtype=np.uint8)
-FEW_ROWS = 2**12  # up to which every row is compared with every centre …
-SMALL = 2**24  # … if rows × centres × columns are not more
 
 
-class Partition:
-    """The rows of `source`, with `weight` (None: all ones), under way between centres.
-
-    With `unit` rows and centres have length 1 (spherical k-means, for the cosine metric).
-    """
-
-    def __init__(
-        self,
-        source: Rows,
-        weight: np.ndarray | None,
-        run: Run,
-        frame: Frame | None = None,
-        *,
-        unit: bool = False,
-    ) -> None:
-        self.source = source
-        self.run = run
-        self.unit = unit
-        self.weight = NO_WEIGHT if weight is None else np.ascontiguousarray(weight, np.float64)
-        self.labels = np.full(source.n, -1, dtype=np.int32)
-        self.sse = 0.0  # Σ w d² to the centres that `assign` or `means` dealt with last
-        self._sse_peak = 0.0  # the largest it has been since it was last measured
-        self.frame = frame or measure(source, self.weight, run)
-        self.offset, self.scale = self.frame.offset, self.frame.scale
-        self._direct = not source.sparse and source.d <= DIRECT_COLUMNS
-        self._upper = np.empty(source.n, dtype=np.float32)
-        self._lower = np.empty((source.n, 0), dtype=np.float32)
-        self._far = NO_FLAGS
-        self._bounds_for: np.ndarray | None = None  # the centres that the bounds speak of
-        self._group = np.empty(0, dtype=np.int32)
-        self._n_groups = 0
-        self._use32 = True
-        self._tallies = Tallies(source, self.weight, run)
-
-    # Assignment
-
-    def assign(
-        self, centers: np.ndarray, penalty: float | None = None, rows: tuple[int, int] | None = None
-    ) -> int:
-        """Give each row (of `rows`, a range) its nearest centre; return how many moved.
-
-        With a penalty, `far_rows` tells afterwards where weight * squared distance exceeds it.
-        """
-        first, last = rows or (0, self.source.n)
-        self._make_room(centers.shape[0])
-        check_reach(centers, self.frame, self.source.d)
-        fresh = self._bounds_for is None or self._bounds_for.shape != centers.shape
-        if fresh:
-            self._make_bounds(centers)
-        stats = self._assign_segments(centers, penalty, first, last, fresh)
-        if not fresh or (first, last) == (0, self.source.n):
-            self._bounds_for = np.ascontiguousarray(centers, dtype=np.float64)
-        self._add_sse(stats[0])
-        # Where the float32 product cannot tell most rows apart, do not try it again.
-        self._use32 = self._use32 and stats[3] <= 0.3 * (last - first)
-        return int(stats[1])
-
-    def _assign_segments(
-        self, centers: np.ndarray, penalty: float | None, first: int, last: int, fresh: bool
-    ) -> np.ndarray:
-        """The statistics of all segments together."""
-        k = centers.shape[0]
-        if self._lower.shape[1] != self._n_groups:
-            self._lower = np.empty((self.source.n, self._n_groups), dtype=np.float32)
-        if penalty is not None and self._far.shape[0] == 0:
-            self._far = np.zeros(self.source.n, dtype=np.uint8)
-        view = prepare(
-            centers,
-            self._group,
-            self._n_groups,
-            self.offset,
-            self.scale,
-            None if fresh else self._bounds_for,
-            separate=k * k * 4 <= self.source.n,
-        )
-        local = threading.local()
-        transposed = None
-        if self.source.sparse or is_small(self.source.n, k, self.source.d):
-            transposed = np.ascontiguousarray(view.exact.T)
-
-        def partial(a: int, b: int, tally: Tally) -> np.ndarray:
-            a, b = max(a, first), min(b, last)
-            tally.stats[:] = 0.0
-            if a < b:
-                if fresh:
-                    self._upper[a:b] = np.inf
-                    self._lower[a:b] = 0.0
-                self._assign_range(a, b, view, tally, penalty, fresh, local, transposed)
-            return tally.stats
-
-        return np.sum(self._tallies.map(partial), axis=0)
-
-    def _assign_range(
-        self,
-        first: int,
-        last: int,
-        view: Centers,
-        tally: Tally,
-        penalty: float | None,
-        fresh: bool,
-        local: Any,
-        transposed: np.ndarray | None,
-    ) -> None:
-        limit = np.inf if penalty is None else penalty
-        if self.source.sparse:
-            X = self.source.X
-            rows = self._rows(first, last, penalty is not None)
-            assign_sparse(X.data, X.indices, X.indptr, first, view, transposed, rows, tally, limit)
-            return
-        if transposed is not None:  # a small problem
-            for a, b, block in self.source.blocks(first, last):
-                rows = self._rows(a, b, penalty is not None)
-                assign_plain(block, view.exact, transposed, view.scale, rows, tally, limit)
-            return
-        if not hasattr(local, "scratch"):
-            k, d = view.exact.shape
-            local.scratch = (
-                make_direct_scratch(k, d) if self._direct else make_scratch(k, d, view.start)
-            )
-        for a, b, block in self.source.blocks(first, last):
-            rows = self._rows(a, b, penalty is not None)
-            if self._direct:
-                assign_direct(block, view, rows, tally, local.scratch, limit)
-            else:
-                assign_products(block, view, rows, tally, local.scratch, limit, fresh, self._use32)
-
-    def _rows(self, a: int, b: int, flags: bool) -> RowState:
-        return RowState(
-            self.labels[a:b],
-            self._upper[a:b],
-            self._lower[a:b],
-            self.weight[a:b],
-            self._far[a:b] if flags else NO_FLAGS,
-        )
-
-    def _make_bounds(self, centers: np.ndarray) -> None:
-        k = centers.shape[0]
-        if self._group.shape[0] != k:
-            if self._direct or self.source.sparse or is_small(self.source.n, k, self.source.d):
-                self._group, self._n_groups = np.zeros(k, dtype=np.int32), 1
-            else:
-                self._group, self._n_groups = make_groups((centers - self.offset) * self.scale)
-
-    def _make_room(self, k: int) -> None:
-        self._tallies.make_room(k, self.labels)
-
-    def squared_bounds(self) -> tuple[np.ndarray, np.ndarray]:
-        """Squared distance to the own centre (at most) and to any other one (at least)."""
-        lower = self._lower.min(axis=1).astype(np.float64) / self.scale
-        return (self._upper.astype(np.float64) / self.scale) ** 2, lower**2
+class Partition(Assignment):
+    """The rows of `source` under way between centres, and their clusters."""
 
     # Clusters
 
@@ -233,10 +70,6 @@ class Partition:
         if rows is None:
             return self.source, self.weight
         return Rows(self.source.take(rows)), self.weight[rows] if self.weight.size else NO_WEIGHT
-
-    def _add_sse(self, change: float) -> None:
-        self.sse = max(self.sse + change, 0.0)
-        self._sse_peak = max(self._sse_peak, self.sse)
 
     def totals(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Sums, weights and numbers of rows of each cluster."""
@@ -370,11 +203,6 @@ class Partition:
         for first, end, block in self.source.blocks(a, b) if a < b else ():
             rows = self._rows(first, end, False)
             offer(block, first, new, opened_at, half_gap, exact, scale, k_old, rows, tally)
-
-
-def is_small(n: int, k: int, d: int) -> bool:
-    """Is each of n rows compared with each of k centres, without further ado?"""
-    return n <= FEW_ROWS and n * k * d <= SMALL
 
 
 def directions(sums: np.ndarray) -> np.ndarray:

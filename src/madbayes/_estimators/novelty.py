@@ -19,9 +19,13 @@ their own cluster: to be right for rows like theirs, they count as far rows of t
 that is larger.
 """
 
+from numbers import Real
+from typing import Any
+
 import numpy as np
 from scipy.special import log_ndtr, ndtr, ndtri_exp
 
+RATE = 0.001  # of novel=True
 LEVELS = np.arange(-12, 25) / 4.0  # normal scores of the shares that are kept: .9987 to 1e-9
 SHARES = ndtr(-LEVELS)
 TAIL_ROWS, TAIL_SHARE = 5.0, 0.5  # the tail has 5√n rows, but not more than half
@@ -33,6 +37,22 @@ FEW, EXCEPTIONS = 3, 0.1  # clusters of so few rows are exceptions up to this sh
 FARTHEST = np.finfo(np.float64).max
 MIDDLE = (0.5, 0.2)  # m, and s from here to there
 NORMAL_GAP = 0.8416212335729143  # between these two shares of a normal variable
+
+
+def check_novel(novel: Any) -> Any:
+    """None for False, a rate, or "paper"."""
+    if isinstance(novel, bool | np.bool_):
+        return RATE if novel else None
+    if isinstance(novel, str) and novel == "paper":
+        return novel
+    if isinstance(novel, Real) and 0 < float(novel) < 1:
+        return float(novel)
+    kind = ValueError if isinstance(novel, Real | str) else TypeError
+    raise kind(
+        f"novel={novel!r} must be False, True (the rate {RATE}), a rate between 0 and 1 (the share "
+        "of rows like those of the fit that may get -1), or 'paper' (-1 where a row would open a "
+        "cluster in the printed algorithm)."
+    )
 
 
 def tail_shares(y: np.ndarray, u: np.ndarray, at: np.ndarray) -> np.ndarray:

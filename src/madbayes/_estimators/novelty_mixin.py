@@ -1,16 +1,14 @@
 """`predict(novel=…)` and `novelty_score` of every clustering whose distances new rows have."""
 
 from collections.abc import Callable, Iterator
-from numbers import Real
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from madbayes._engine.rows import segments
 from madbayes._estimators.elsewhere import anywhere
-from madbayes._estimators.novelty import EXCEPTIONS, FEW, calibrate, p_values
+from madbayes._estimators.novelty import EXCEPTIONS, FEW, calibrate, check_novel, p_values
 
-RATE = 0.001  # of novel=True
 MOST_ROWS = 2**17  # rows of the fit that are looked at
 COSTS = 2**21  # costs held at a time
 LABELS = 2**18  # labels looked at at a time
@@ -23,22 +21,6 @@ class Closest(NamedTuple):
     costs: np.ndarray  # in these clusters
     gaps: Callable[[np.ndarray], np.ndarray]  # costs of some of the rows in all clusters
     paid: np.ndarray | None = None  # what the algorithm pays, if that is more than `costs`
-
-
-def check_novel(novel: Any) -> Any:
-    """None for False, a rate, or "paper"."""
-    if isinstance(novel, bool | np.bool_):
-        return RATE if novel else None
-    if isinstance(novel, str) and novel == "paper":
-        return novel
-    if isinstance(novel, Real) and 0 < float(novel) < 1:
-        return float(novel)
-    kind = ValueError if isinstance(novel, Real | str) else TypeError
-    raise kind(
-        f"novel={novel!r} must be False, True (the rate {RATE}), a rate between 0 and 1 (the share "
-        "of rows like those of the fit that may get -1), or 'paper' (-1 where a row would open a "
-        "cluster in the printed algorithm)."
-    )
 
 
 class NoveltyMixin:

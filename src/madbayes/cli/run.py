@@ -23,7 +23,8 @@ from madbayes.cli.formats import called, given, read
 from madbayes.cli.frame import Frame
 from madbayes.cli.numbers import from_text
 from madbayes.cli.options import Output, Reading, Talk
-from madbayes.cli.prepare import Table, prepare, standardize
+from madbayes.cli.prepare import Table, prepare
+from madbayes.cli.scales import standardize
 from madbayes.cli.select import Wishes, is_text, resolve, select
 from madbayes.cli.show import count, show
 from madbayes.cli.summary import summarize

@@ -20,8 +20,8 @@ from madbayes.cli.errors import UserError, harmless
 from madbayes.cli.fit import fitted
 from madbayes.cli.frame import Frame
 from madbayes.cli.options import Output, Reading, command_line
-from madbayes.cli.prepare import why_scale
 from madbayes.cli.run import explained
+from madbayes.cli.scales import why_scale
 from madbayes.cli.select import resolve
 from madbayes.cli.show import count
 from madbayes.cli.summary import describe

@@ -10,9 +10,10 @@ from typing import Any
 
 import numpy as np
 
+from madbayes._engine.assignment import is_small
 from madbayes._engine.frame import Frame, check_closeness, make_frame
 from madbayes._engine.lloyd import serial
-from madbayes._engine.partition import Partition, is_small
+from madbayes._engine.partition import Partition
 from madbayes._engine.rows import DIRECT_COLUMNS, MAX_SEGMENTS, Rows, segments
 from madbayes._engine.seeding import spread_rows
 from madbayes._engine.segment import open_by_rule
@@ -23,7 +24,7 @@ from madbayes.distributed.tasks import fetch, keep, same, task
 
 
 def measure_spread(table: SpreadTable) -> Frame:
-    """`_engine.partition.measure_to_fit`."""
+    """`_engine.frame.measure_to_fit`."""
     first = 0
     if table.weighted:
         found = table.each(local.first_positive)
