@@ -22,7 +22,7 @@ from madbayes._engine.centers import MAX_GROUPS, make_scratch
 from madbayes._engine.partition import Partition
 from madbayes._engine.rows import Rows
 from madbayes._engine.threads import QUICK, patient, workers
-from madbayes._kernels import hdp, hdp_moves, moves
+from madbayes._kernels import draws, hdp, hdp_moves, moves
 from madbayes._kernels.collapsed import pass_over_rows
 from madbayes._kernels.ward import merge_below, ward_tree
 
@@ -174,7 +174,7 @@ def test_kernels_leave_when_they_are_told_to():
     np.testing.assert_array_equal(z, np.arange(60) % 3)
     hdp.descend(X, w, start, z, 3, 1.0, 1.0, stop)
     assert moves.relax(X, w, X[:3], 1.0, 60, False, np.inf, stop)[0].max() < 60
-    assert moves.draw_seeds(X, w, C, 0, r.random(8), stop) == 8
+    assert draws.draw_seeds(X, w, C, 0, r.random(8), stop) == 8
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs os.fork")
