@@ -145,9 +145,13 @@ def _wait_for(futures: list[Any], stop: np.ndarray) -> list[Any]:
 
 
 @contextmanager
-def workers(n_jobs: int | None) -> Iterator[Run]:
-    """Yield `run(function, items)`, which maps in threads and returns a list in order."""
+def workers(n_jobs: int | None, *, enough: bool = True) -> Iterator[Run]:
+    """Yield `run(function, items)`, which maps in threads and returns a list in order.
+
+    Unless there is `enough` to do: then handing it out would take longer than doing it.
+    """
     threads = count_jobs(n_jobs)
+    threads = threads if enough else 1
     stop = np.zeros(1, np.uint8)
 
     def begin() -> None:

@@ -38,6 +38,7 @@ from madbayes.cluster.table import Clustering
 
 FIRST_STRETCH = 1024  # rows before the first look at who opens a cluster
 FAR_ROWS = 8192  # rows under the serial rule at a time
+FEW_VALUES = 2**11  # up to which one thread is quicker than several
 GAPS = 2**22  # distances between old and new centres that are kept at a time
 
 
@@ -255,7 +256,7 @@ class DPMeans(CentersMixin):
         X, weight = self._rows_to_fit(X, sample_weight)
         options = begin(self, "auto", "farthest-first")
         path = file = None
-        with workers(self.n_jobs) as run:
+        with workers(self.n_jobs, enough=X.shape[0] * X.shape[1] > FEW_VALUES) as run:
             frame = measure_to_fit(Rows(X, unit=self._unit), weight, run)
             rows = Problem(X, weight, frame, options, run, self._unit)
             file, options = checkpoint_of(self, rows)

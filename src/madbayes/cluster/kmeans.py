@@ -33,6 +33,8 @@ from madbayes.cluster.solve import Problem, keep_core, search_fixed
 from madbayes.cluster.starts import count_starts, first_centers
 from madbayes.cluster.table import Clustering
 
+FEW_PRODUCTS = 2**24  # in a pass, up to which one thread is quicker than several
+
 
 def assign(partition: Partition, centers: np.ndarray) -> int:
     """1. The E step; returns how many rows moved."""
@@ -207,7 +209,8 @@ class KMeans(CentersMixin):
         """Cluster the rows of X."""
         X, weight = self._rows_to_fit(X, sample_weight)
         k, options = self._check(X.shape[0])
-        with workers(self.n_jobs) as run:
+        enough = self.algorithm == "search" or X.shape[0] * X.shape[1] * k > FEW_PRODUCTS
+        with workers(self.n_jobs, enough=enough) as run:
             solve = self._search if self.algorithm == "search" else self._restart
             best = solve(X, weight, k, options, run)
         self._store(best, k, np.unique(best.labels).size, Rows(X).dtype)
