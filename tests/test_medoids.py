@@ -390,8 +390,8 @@ def test_auto_finds_clusters_that_are_apart(metric, k):
 def test_auto_finds_nothing_in_noise(shape):
     for seed in range(5):
         r = np.random.default_rng(seed)
-        assert DPMedoids().fit(r.normal(size=shape)).n_clusters_ == 1
-        assert DPMedoids().fit(r.uniform(size=shape)).n_clusters_ == 1
+        for X in (r.normal(size=shape), r.uniform(size=shape)):  # of 20 rows, other draws: 1 in 150
+            assert DPMedoids(random_state=0).fit(X).n_clusters_ == 1
 
 
 def test_auto_with_a_hint_a_cap_and_a_sample(monkeypatch):
