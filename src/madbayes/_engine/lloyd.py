@@ -50,11 +50,7 @@ def lloyd_passes(
         if partition.assign(centers) == 0 or before - partition.sse < gain * partition.sse:
             break
         before = partition.sse
-        centers = partition.means(centers)
-        filled = partition.counts() > 0
-        if not filled.all():
-            partition.drop(filled)
-            centers = centers[filled]
+        centers = partition.filled_means(centers)
     else:
         partition.assign(centers)
     return partition.labels, centers, partition.sse

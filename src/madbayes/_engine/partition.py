@@ -48,6 +48,14 @@ class Partition(Assignment):
             self.measure_sse(new)  # most of the digits have cancelled
         return new
 
+    def filled_means(self, centers: np.ndarray) -> np.ndarray:
+        """The same for the clusters that have rows; the others are dropped."""
+        centers = self.means(centers)
+        filled = self.counts() > 0
+        if not filled.all():
+            self.drop(filled)
+        return centers[filled]
+
     def _all_assigned(self) -> bool:
         return bool(self.labels.min() >= 0)
 

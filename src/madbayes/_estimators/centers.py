@@ -124,7 +124,13 @@ class CentersMixin(Clusterer):
         """Of an algorithm that finds the number of clusters (a `Clustering`)."""
         self.labels_ = result.labels
         self._store_centers(result.centers, dtype)
-        self._store_found(result, penalty)
+        self.n_clusters_ = result.k
+        self.penalty_ = penalty
+        self.objective_ = result.objective
+        self.inertia_ = result.inertia
+        self.objective_history_ = np.array(result.history)
+        self.n_iter_ = result.n_iter
+        self.converged_ = result.converged
 
     def _exact_centers(self) -> np.ndarray:
         """The centres before they were rounded to the type of X, unless the user changed them."""

@@ -52,16 +52,6 @@ class Clusterer(
         check_is_fitted(self)
         return check_rows(self, X, reset=False)
 
-    def _store_found(self, result: Any, penalty: float) -> None:
-        """Of an algorithm that finds the number of clusters (a `Clustering`); not the labels."""
-        self.n_clusters_ = result.k
-        self.penalty_ = penalty
-        self.objective_ = result.objective
-        self.inertia_ = result.inertia
-        self.objective_history_ = np.array(result.history)
-        self.n_iter_ = result.n_iter
-        self.converged_ = result.converged
-
     @property
     def _n_features_out(self) -> int:
         return int(self.n_clusters_)

@@ -1,5 +1,6 @@
 """`predict(novel=…)` and `novelty_score` of every clustering whose distances new rows have."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
@@ -23,7 +24,7 @@ class Closest(NamedTuple):
     paid: np.ndarray | None = None  # what the algorithm pays, if that is more than `costs`
 
 
-class NoveltyMixin:
+class NoveltyMixin(ABC):
     """Estimators that can tell how far new rows are from the nearest cluster.
 
     They say how: `_new_rows`, `_gaps` and where needed more. Costs are what their objective adds up
@@ -167,13 +168,13 @@ class NoveltyMixin:
 
     # What an estimator brings
 
+    @abstractmethod
     def _new_rows(self, X: Any) -> Any:
         """X, checked, of a fitted model."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _gaps(self, X: Any) -> np.ndarray:
         """Costs of rows (checked) in all clusters, (n_rows, n_clusters)."""
-        raise NotImplementedError
 
     def _plain_labels(self, X: Any, **how: Any) -> np.ndarray:
         return self._closest(X, **how).labels

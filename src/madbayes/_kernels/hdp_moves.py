@@ -52,12 +52,12 @@ def transfer(C, W, p, q, M, m, a, alone, fresh, rest):
 
 
 @inner
-def free_slot(N):
-    """The first cluster number without rows; -1 when there is none. The last slot is scratch."""
+def free_slot(N, otherwise):
+    """The first cluster number without rows, or `otherwise`. The last slot is scratch."""
     for c in range(N.shape[0] - 1):
         if N[c] == 0:
             return c
-    return -1
+    return otherwise
 
 
 @kernel
@@ -96,9 +96,7 @@ def move_rows(X, w, start, z, C, W, N, local, glob, stop):
                         if cost < best:
                             best, q = cost, c
                 if local + glob < best and N[p] > 1:
-                    c = free_slot(N)
-                    if c >= 0:
-                        q = c
+                    q = free_slot(N, q)
                 if q < 0:
                     continue
                 now += 1
@@ -161,9 +159,7 @@ def move_local(X, w, start, z, C, W, N, local, glob, stop):
                         if cost < best:
                             best, q = cost, c
                 if glob < best and not alone:
-                    c = free_slot(N)
-                    if c >= 0:
-                        q = c
+                    q = free_slot(N, q)
                 if q < 0:
                     continue
                 now += 1

@@ -72,11 +72,7 @@ def assign_or_open(
 
 def update_means(partition: Partition, centers: np.ndarray) -> np.ndarray:
     """3. Means of what is left."""
-    centers = partition.means(centers)
-    filled = partition.counts() > 0
-    if not filled.all():
-        partition.drop(filled)
-    return centers[filled]
+    return partition.filled_means(centers)
 
 
 def one_pass(

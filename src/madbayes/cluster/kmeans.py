@@ -12,7 +12,9 @@ and Hodgson 1998 for that); the result is the one of the plain loop.
 """
 
 import warnings
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -108,6 +110,27 @@ def lloyd(
     inertia = partition.measure_sse(centers)
     history = never_rising([*history, inertia], passes=True)
     return Clustering(partition.labels, centers, inertia, inertia, history, n_iter, converged)
+
+
+def best_start(
+    model: Any, X: Any, k: int, options: Options, file: Any, make: Callable[[], Partition]
+) -> Clustering:
+    """Lloyd's passes from one or more starts, each on a partition of its own; the best."""
+    past = {} if file is None or file.past is None else file.past
+    best: Any = past.get("best")
+    rng, tol = options.random_state, None
+    for start in range(past.get("start", 0), count_starts(model.init, model.n_init)):
+        partition = make()
+        fresh = file is None or file.past is None  # else it goes on from the centres in the file
+        centers: Any = first_centers(model.init, X, partition, k, rng) if fresh else None
+        if tol is None:  # the same for all starts
+            tol = model.tol * partition.mean_variance() if model.tol else 0.0
+        passes = Passes(file, start=start, best=best, random_state=rng)
+        result = lloyd(partition, centers, max_iter=options.max_iter, tol=tol, passes=passes)
+        best = result if best is None or result.inertia < best.inertia else best
+    if file is not None:
+        file.remove()
+    return best
 
 
 class KMeans(CentersMixin):
@@ -247,9 +270,7 @@ class KMeans(CentersMixin):
         self._store_centers(best.centers, dtype)
         self.inertia_ = self.objective_ = best.inertia
         self.objective_history_ = np.array(best.history)
-        self.n_clusters_ = k
-        self.n_iter_ = best.n_iter
-        self.converged_ = best.converged
+        self.n_clusters_, self.n_iter_, self.converged_ = k, best.n_iter, best.converged
 
     def _restart(
         self, X: Any, weight: np.ndarray | None, k: int, options: Options, run: Run
@@ -258,20 +279,8 @@ class KMeans(CentersMixin):
         source, w, order = arrange(X, weight, unit=self._unit)
         frame = measure_to_fit(source, w, run)
         file, options = checkpoint_of(self, Problem(X, weight, frame, options, run, self._unit))
-        past = {} if file is None or file.past is None else file.past
-        best: Any = past.get("best")
-        rng = options.random_state
-        for start in range(past.get("start", 0), count_starts(self.init, self.n_init)):
-            partition = Partition(source, w, run, frame, unit=self._unit)
-            centers: Any = None
-            if file is None or file.past is None:  # else it goes on from those in the file
-                centers = first_centers(self.init, X, partition, k, rng)
-            tol = self.tol * partition.mean_variance() if self.tol else 0.0
-            passes = Passes(file, start=start, best=best, random_state=rng)
-            result = lloyd(partition, centers, max_iter=options.max_iter, tol=tol, passes=passes)
-            best = result if best is None or result.inertia < best.inertia else best
-        if file is not None:
-            file.remove()
+        make = partial(Partition, source, w, run, frame, unit=self._unit)
+        best = best_start(self, X, k, options, file, make)
         return replace(best, labels=restore(best.labels, order))
 
     def _search(

@@ -229,11 +229,7 @@ def lloyd_pass(
 ) -> np.ndarray:
     """5. For a number: nearest centres, then means; a cluster without rows goes."""
     partition.assign(centers)
-    centers = partition.means(centers)
-    filled = partition.counts() > 0
-    if not filled.all():
-        partition.drop(filled)
-    return centers[filled]
+    return partition.filled_means(centers)
 
 
 def settle(

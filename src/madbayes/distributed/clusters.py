@@ -21,10 +21,10 @@ from madbayes._search.staircase import Staircase
 from madbayes.cluster.coreset import Coreset, edges, places
 from madbayes.cluster.dp_means import dp_means, one_pass
 from madbayes.cluster.farthest import last_gap
-from madbayes.cluster.kmeans import lloyd
+from madbayes.cluster.kmeans import best_start
 from madbayes.cluster.path import find_path
 from madbayes.cluster.solve import DISK_VALUES, Problem, keep_core, search_fixed, search_table
-from madbayes.cluster.starts import count_starts, first_centers
+from madbayes.cluster.starts import count_starts
 from madbayes.cluster.table import Clustering
 from madbayes.distributed import local
 from madbayes.distributed.calibration import calibrate, count_labels
@@ -53,7 +53,7 @@ def fit_kmeans(model: Any, X: Any, y: Any = None, sample_weight: Any = None) -> 
             labels = keep(list(best.labels))
         else:
             arranged = table.arranged()
-            best = best_start(model, X, arranged, k, options, run)
+            best = restart(model, X, arranged, k, options, run)
             labels = keep(arranged.restored(list(best.labels)))
         seen = count_labels(table, labels, k)
         distinct = int(seen.any.sum())
@@ -62,9 +62,7 @@ def fit_kmeans(model: Any, X: Any, y: Any = None, sample_weight: Any = None) -> 
     return model
 
 
-def best_start(
-    model: Any, X: Any, table: SpreadTable, k: int, options: Any, run: Any
-) -> Clustering:
+def restart(model: Any, X: Any, table: SpreadTable, k: int, options: Any, run: Any) -> Clustering:
     """`KMeans._restart`."""
     frame = measure_spread(table)
     rows = SpreadProblem(table, None, frame, options, run, table.unit)
@@ -75,20 +73,7 @@ def best_start(
             f"checkpoint={model.checkpoint!r} keeps one start of a Dask table, and n_init asks for "
             f"{starts}. Use n_init=1."
         )
-    best: Any = None
-    rng = options.random_state
-    for start in range(starts):
-        partition = SpreadPartition(table, frame)
-        centers: Any = None
-        if file is None or file.past is None:
-            centers = first_centers(model.init, X, partition, k, rng)
-        tol = model.tol * partition.mean_variance() if model.tol else 0.0
-        passes = Passes(file, start=start, best=best, random_state=rng)
-        result = lloyd(partition, centers, max_iter=options.max_iter, tol=tol, passes=passes)
-        best = result if best is None or result.inertia < best.inertia else best
-    if file is not None:
-        file.remove()
-    return best
+    return best_start(model, X, k, options, file, lambda: SpreadPartition(table, frame))
 
 
 def fit_dp_means(model: Any, X: Any, y: Any = None, sample_weight: Any = None) -> Any:
