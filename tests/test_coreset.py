@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from reference.coreset import cost, lightweight_coreset
 
-from madbayes._engine import rows as engine_rows
+from madbayes._engine import blocks as engine_blocks
 from madbayes._engine.frame import measure
 from madbayes._engine.lloyd import serial
 from madbayes._engine.rows import Rows
@@ -38,7 +38,7 @@ def test_blocks_change_nothing_but_rounding(monkeypatch):
     X = blobs(6000, 5, 4, seed=2).astype(np.float32)
     whole = draw(X, 500)
     assert whole.X.dtype == np.float32
-    monkeypatch.setattr(engine_rows, "BLOCK_VALUES", 5 * 97)
+    monkeypatch.setattr(engine_blocks, "BLOCK_VALUES", 5 * 97)
     cut = draw(X, 500)
     np.testing.assert_array_equal(cut.rows, whole.rows)
     np.testing.assert_allclose(cut.weight, whole.weight, rtol=1e-12)

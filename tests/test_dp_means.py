@@ -12,7 +12,7 @@ from reference.farthest_first import farthest_first as plain_farthest_first
 import madbayes.cluster.dp_means as module
 from madbayes import DPMeans, penalties
 from madbayes._engine import assignment as partition_module
-from madbayes._engine import rows as engine_rows
+from madbayes._engine import blocks as engine_blocks
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -87,7 +87,7 @@ def test_stretches_blocks_threads_and_storage_change_nothing(d, monkeypatch):
     for n_jobs, first, far, copied in ((2, 64, 8192, 2**19), (8, 9000, 50, 2**12)):
         monkeypatch.setattr(module, "FIRST_STRETCH", first)
         monkeypatch.setattr(module, "FAR_ROWS", far)
-        monkeypatch.setattr(engine_rows, "BLOCK_VALUES", copied)
+        monkeypatch.setattr(engine_blocks, "BLOCK_VALUES", copied)
         for source in (X, np.asfortranarray(X)):
             found = printed(penalty, n_jobs=n_jobs).fit(source)
             np.testing.assert_array_equal(found.labels_, expected.labels_)

@@ -9,7 +9,6 @@ import pytest
 import madbayes
 from madbayes import BPMeans, DPMeans, HardHDP, KFeatures, KMeans, OnlineDPMeans, OnlineKMeans
 from madbayes._engine import blocks as engine_blocks
-from madbayes._engine import rows as engine_rows
 from madbayes._engine.rows import Rows, on_disk
 from madbayes.cluster import solve
 
@@ -89,7 +88,7 @@ def test_any_source_gives_the_bits_of_an_array(model, dtype, tmp_path):
 
 @pytest.mark.parametrize("values", [7 * 16, 7 * 333, 2**20])
 def test_block_sizes_are_the_same_for_every_source(values, tmp_path, monkeypatch):
-    monkeypatch.setattr(engine_rows, "BLOCK_VALUES", values)
+    monkeypatch.setattr(engine_blocks, "BLOCK_VALUES", values)
     X = blobs(2300, 7, 5, seed=1, dtype=np.float32)
     for model in (KMeans(6, random_state=0), DPMeans(50.0, algorithm="paper")):
         expected = model.fit(X).inertia_, model.cluster_centers_.copy()

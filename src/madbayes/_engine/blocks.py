@@ -6,12 +6,17 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-PIECE_VALUES = 2**20  # looked at or handed out at a time
+BLOCK_VALUES = 2**20  # looked at or handed out at a time
 KEPT_VALUES = 2**24  # of blocks that were read last and may be asked for again
 READERS = (
     'KMeans, DPMeans, HardHDP(algorithm="paper"), OnlineKMeans, OnlineDPMeans and the feature '
     "models read X block by block"
 )
+
+
+def rows_at_once(d: int, values: int | None = None) -> int:
+    """How many rows of d columns make up so many values (BLOCK_VALUES); never very few."""
+    return max(16, (values or BLOCK_VALUES) // max(d, 1))
 
 
 class Part(NamedTuple):
@@ -59,7 +64,7 @@ class Blocks:
         return f"<madbayes.blocks: {n:,} rows of {d} columns, {self.dtype}>"
 
     def __iter__(self) -> Iterator[np.ndarray]:
-        step = max(16, PIECE_VALUES // max(self.shape[1], 1))
+        step = rows_at_once(self.shape[1])
         for a in range(0, len(self), step):
             yield self[a : a + step]
 
@@ -132,7 +137,7 @@ def check_finite(
     block: np.ndarray, name: str, start: int = 0, names: Sequence[str] | None = None
 ) -> None:
     """Complain about the first value that is no number."""
-    step = max(16, PIECE_VALUES // max(block.shape[1], 1))
+    step = rows_at_once(block.shape[1])
     for a in range(0, len(block), step):
         piece = block[a : a + step]
         if piece.dtype.kind == "f" and not np.isfinite(piece).all():

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from madbayes._engine.blocks import Part
+from madbayes._engine.blocks import Part, rows_at_once
 
 BATCH_VALUES = 2**21  # decoded at a time
 
@@ -68,7 +68,7 @@ class ParquetFile:
         """Rows of the file, or of some row groups, from the first to the last."""
         self._unchanged()
         file = arrow().parquet.ParquetFile(self.path, buffer_size=2**20, pre_buffer=False)
-        size = max(16, BATCH_VALUES // max(self.d, 1))
+        size = rows_at_once(self.d, BATCH_VALUES)
         start = 0
         for batch in file.iter_batches(
             size, row_groups=groups, columns=self.columns, use_threads=False

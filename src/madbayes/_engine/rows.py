@@ -14,9 +14,8 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from madbayes._engine.blocks import Blocks
+from madbayes._engine.blocks import Blocks, rows_at_once
 
-BLOCK_VALUES = 2**20  # values handed out at a time
 MAX_SEGMENTS = 32  # of a table that is not huge
 SEGMENT_ROWS = 2**21  # rows of a segment of one that is
 DIRECT_COLUMNS = 6  # up to here plain distances beat the matrix product
@@ -53,7 +52,7 @@ class Rows:
 
     def blocks(self, start: int, stop: int) -> Iterator[tuple[int, int, np.ndarray]]:
         """Yield (start, stop, dense rows) that cover start..stop in order."""
-        step = max(16, BLOCK_VALUES // max(self.d, 1))
+        step = rows_at_once(self.d)
         for a in range(start, stop, step):
             b = min(stop, a + step)
             index = slice(a, b) if self.permutation is None else self.permutation[a:b]

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from madbayes._engine.blocks import PIECE_VALUES, Blocks, Part, check_finite
+from madbayes._engine.blocks import Blocks, Part, check_finite, rows_at_once
 from madbayes._engine.parquet import ParquetFile, Stream, numbers
 
 
@@ -113,7 +113,7 @@ class NpyFile:
         return self.array
 
     def stream(self) -> Stream:
-        step = max(16, PIECE_VALUES // max(self.d, 1))
+        step = rows_at_once(self.d)
         for a in range(0, self.n, step):
             yield str(self.path), a, self._read()[a : a + step]
 

@@ -22,9 +22,11 @@ class CentersMixin(Clusterer):
     metric: str = "euclidean"
     cluster_centers_: np.ndarray
 
-    def _rows_to_fit(self, X: Any, sample_weight: Any) -> tuple[Any, np.ndarray | None]:
+    def _rows_to_fit(
+        self, X: Any, sample_weight: Any, *, reset: bool = True
+    ) -> tuple[Any, np.ndarray | None]:
         """Rows and weights for `fit`; rows without a direction do not count for the cosine."""
-        X = check_rows(self, X)
+        X = check_rows(self, X, reset=reset)
         weight = check_weight(sample_weight, X.shape[0])
         return X, weight_of_directions(X, weight, up=1) if self._unit else weight
 

@@ -37,13 +37,18 @@ class Options(NamedTuple):
         }
 
 
+def forget(model: Any) -> None:
+    """Drop what only some fits leave, and an earlier one has left."""
+    for attribute in AUTOMATIC:
+        vars(model).pop(attribute, None)
+
+
 def begin(model: Any, *names: str, of: str = "cluster") -> Options:
     """Forget what an earlier fit left, and check the parameters that `model` has.
 
     `names`: words that are a penalty too.
     """
-    for attribute in AUTOMATIC:
-        vars(model).pop(attribute, None)
+    forget(model)
     penalty = check_penalty(getattr(model, "penalty", 1.0), *names, of=of)
     if hasattr(model, "algorithm"):
         check_choice("algorithm", model.algorithm, "search", "paper")

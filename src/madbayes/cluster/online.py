@@ -7,13 +7,7 @@ from typing import Any, Self
 import numpy as np
 from sklearn.utils import check_random_state
 
-from madbayes._engine.checks import (
-    check_choice,
-    check_count,
-    check_rows,
-    check_weight,
-    weight_of_directions,
-)
+from madbayes._engine.checks import check_choice, check_count
 from madbayes._engine.frame import check_reach, measure_to_fit
 from madbayes._engine.reservoir import ROWS
 from madbayes._engine.rows import Rows
@@ -56,10 +50,7 @@ class OnlineMixin(CentersMixin, ABC):
     def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Let the rows of X pass by, after those of the calls before."""
         first = not hasattr(self, "_stream")
-        X = check_rows(self, X, reset=first)
-        weight = check_weight(sample_weight, X.shape[0])
-        if self._unit:
-            weight = weight_of_directions(X, weight)
+        X, weight = self._rows_to_fit(X, sample_weight, reset=first)
         stream = self._begin(X, weight, None if first else self._stream)
         labels, error = self._follow(stream, X, weight)
         self._publish(stream, X)

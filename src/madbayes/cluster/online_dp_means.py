@@ -4,15 +4,11 @@ from typing import Any, Literal, Self
 
 import numpy as np
 
-from madbayes._engine.checks import (
-    check_count,
-    check_rows,
-    check_weight,
-    weight_of_directions,
-)
+from madbayes._engine.blocks import rows_at_once
+from madbayes._engine.checks import check_count
 from madbayes._engine.frame import measure_to_fit
 from madbayes._engine.lloyd import nearest
-from madbayes._engine.rows import BLOCK_VALUES, Rows
+from madbayes._engine.rows import Rows
 from madbayes._engine.threads import workers
 from madbayes._estimators.fitting import AUTOMATIC, Options, begin, keep_choice
 from madbayes.cluster.farthest import largest_gap
@@ -168,8 +164,7 @@ class OnlineDPMeans(OnlineMixin):
             return super().fit(X, sample_weight=sample_weight)
         for name in ("_stream", "_summary"):
             self.__dict__.pop(name, None)
-        X = check_rows(self, X)
-        weight = self._checked_weight(X, sample_weight)
+        X, weight = self._rows_for_auto(X, sample_weight)
         for _ in range(check_count("n_passes", self.n_passes)):
             order = np.arange(X.shape[0])
             if self.order == "random":
@@ -186,8 +181,7 @@ class OnlineDPMeans(OnlineMixin):
         kept = {name: vars(self)[name] for name in AUTOMATIC if name in vars(self)}
         options = begin(self, "auto", "farthest-first")
         self.__dict__.update(kept)
-        X = check_rows(self, X, reset=first)
-        weight = self._checked_weight(X, sample_weight)
+        X, weight = self._rows_for_auto(X, sample_weight, reset=first)
         self._take_in(X, weight, np.arange(X.shape[0]), options)
         if is_due(self._summary) or first:
             self._bring_up_to_date(options, X)
@@ -197,24 +191,24 @@ class OnlineDPMeans(OnlineMixin):
 
     # "auto"
 
-    def _checked_weight(self, X: Any, sample_weight: Any) -> np.ndarray:
-        weight = check_weight(sample_weight, X.shape[0])
-        if self._unit:
-            weight = weight_of_directions(X, weight)
+    def _rows_for_auto(
+        self, X: Any, sample_weight: Any, *, reset: bool = True
+    ) -> tuple[Any, np.ndarray]:
+        X, weight = self._rows_to_fit(X, sample_weight, reset=reset)
         for name, default in (("step", "mean"), ("merge_every", None), ("forget_after", None)):
             if getattr(self, name) != default:
                 raise ValueError(
                     f"{name}={getattr(self, name)!r} is for a penalty given as a number; with "
                     "penalty='auto' use half_life to follow a stream that changes."
                 )
-        return np.ones(X.shape[0]) if weight is None else weight
+        return X, np.ones(X.shape[0]) if weight is None else weight
 
     def _take_in(self, X: Any, weight: np.ndarray, order: np.ndarray, options: Options) -> None:
         if not hasattr(self, "_summary"):
             seed = np.random.RandomState(options.random_state.randint(2**31 - 1))
             self._summary = Summary(X.shape[1], self._unit, self._steps()[1], seed)
         source, order = Rows(X, unit=self._unit), order[weight[order] > 0]
-        step = max(16, BLOCK_VALUES // source.d)
+        step = rows_at_once(source.d)
         with workers(self.n_jobs) as run:
             measure_to_fit(source, weight, run)  # complains about values that cannot be squared
             for a in range(0, len(order), step):

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from madbayes._engine.blocks import rows_at_once
 from madbayes._engine.rows import Rows, segments
 from madbayes._engine.threads import Run
 from madbayes._kernels import features as kernels
@@ -68,7 +69,7 @@ class Allocation:
 
     def pieces(self, cut: tuple[int, int]) -> Iterator[tuple[int, int, np.ndarray]]:
         """Rows of a segment in float64, few enough at a time to stay in the cache."""
-        step = max(16, PIECE_VALUES // max(self.d, 1))
+        step = rows_at_once(self.d, PIECE_VALUES)
         for a, b, block in self.source.blocks(*cut):
             for i in range(a, b, step):
                 piece = block[i - a : min(b, i + step) - a].astype(np.float64, copy=False)

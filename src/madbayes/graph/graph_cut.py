@@ -18,7 +18,7 @@ from sklearn.utils import check_random_state
 
 from madbayes._engine.checks import check_choice, check_count
 from madbayes._engine.threads import workers
-from madbayes._estimators.fitting import AUTOMATIC, check_effort, keep_choice
+from madbayes._estimators.fitting import check_effort, forget, keep_choice
 from madbayes._estimators.saving import SaveMixin
 from madbayes.graph.input import check_graph, connected_part, node_names
 from madbayes.graph.kernel_cut import Cut, kernel_dp_means, least_sigma, to_lambda
@@ -167,8 +167,7 @@ class GraphCut(SaveMixin, ClusterMixin, BaseEstimator):
         rng = check_random_state(self.random_state)
         graph, used = connected_part(A, self.cut)
         start = path = None
-        for name in AUTOMATIC:  # of an earlier fit
-            self.__dict__.pop(name, None)
+        forget(self)
         with workers(1):
             if resolution == "auto":
                 path = find_path(graph, used, A.shape[0], self.cut, rng, effort)

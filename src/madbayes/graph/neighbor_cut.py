@@ -15,7 +15,7 @@ from sklearn.utils import check_random_state
 
 from madbayes._engine.checks import check_choice, check_count, check_rows
 from madbayes._engine.threads import workers
-from madbayes._estimators.fitting import AUTOMATIC, check_effort
+from madbayes._estimators.fitting import check_effort, forget
 from madbayes._estimators.novelty import calibrate, p_values
 from madbayes._estimators.saving import SaveMixin
 from madbayes.graph.graph_cut import check_resolution
@@ -160,8 +160,7 @@ class NeighborCut(NewRowsMixin, SaveMixin, ClusterMixin, BaseEstimator):
         hint = self._hint(resolution)
         effort = check_effort(self.effort)
         rng = check_random_state(self.random_state)
-        for name in AUTOMATIC:  # of an earlier fit
-            self.__dict__.pop(name, None)
+        forget(self)
         with workers(self.n_jobs):
             linked = self._link(X, rng)
             graph, used = connected_part(linked.A, "normalized")
