@@ -19,6 +19,7 @@ their own cluster: to be right for rows like theirs, they count as far rows of t
 that is larger.
 """
 
+from collections.abc import Callable
 from numbers import Real
 from typing import Any
 
@@ -36,6 +37,10 @@ SHARED_SCALE = 3.0  # the same for its size
 FEW, EXCEPTIONS = 3, 0.1  # clusters of so few rows are exceptions up to this share of all rows
 FARTHEST = np.finfo(np.float64).max
 MIDDLE = (0.5, 0.2)  # m, and s from here to there
+BOUNDED = np.geomspace(1e-4, 0.99, 40) - 1.0  # θ times the largest excess, where there is an end
+UNBOUNDED = np.append(1e-8, np.geomspace(1e-3, 1e3, 60))  # θ times their mean, where there is none
+UNLIKELY = 1e-24  # values of θ that weigh less, of the likeliest, are left out
+EXCESSES, COARSE = np.append(0.0, np.geomspace(1e-3, 1e6, 400)), 20
 NORMAL_GAP = 0.8416212335729143  # between these two shares of a normal variable
 
 
@@ -55,28 +60,42 @@ def check_novel(novel: Any) -> Any:
     )
 
 
-def tail_shares(y: np.ndarray, u: np.ndarray, at: np.ndarray) -> np.ndarray:
-    """2. The share of excesses beyond `at`, from the excesses y > 0 with weights u."""
+def tail_law(y: np.ndarray, u: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
+    """2. The share of excesses beyond others, from the excesses y > 0 with weights u."""
     if not y.size or y.max() < 1e-9:  # nothing to learn from
         y, u = np.ones(1), np.ones(1)
     m = u.sum()
     mean = (u @ y) / m
-    theta = np.concatenate(
-        [
-            -(1.0 - np.geomspace(1e-4, 0.99, 40)) / y.max(),
-            [1e-8 / mean],
-            np.geomspace(1e-3, 1e3, 60) / mean,
-        ]
-    )
+    theta = np.concatenate([BOUNDED / y.max(), UNBOUNDED / mean])
     total = np.log1p(np.outer(theta, y)) @ u
     shape = total / m
     prior = (shape - SHAPE) / np.where(shape < SHAPE, *SPREAD)
     log_weight = m * np.log(theta / total) - total - 0.5 * prior**2
     log_weight[(shape < -1.0) | (shape > 2.0)] = -np.inf
     weight = np.exp(log_weight - log_weight.max()) * np.gradient(shape)
-    with np.errstate(divide="ignore"):
-        ratio = np.log(np.maximum(1.0 + np.outer(at, theta), 0.0)) / total
-    return np.asarray((1.0 + ratio) ** -m @ weight / weight.sum())
+    likely = weight > UNLIKELY * weight.max()
+    theta, total, weight = theta[likely], total[likely], weight[likely] / weight.sum()
+
+    def shares(at: np.ndarray) -> np.ndarray:
+        with np.errstate(divide="ignore"):
+            ratio = np.log(np.maximum(1.0 + np.outer(at, theta), 0.0)) / total
+        return np.asarray((1.0 + ratio) ** -m @ weight)
+
+    return shares
+
+
+def excesses(law: Callable[[np.ndarray], np.ndarray], shares: np.ndarray) -> np.ndarray:
+    """What these shares (falling) of excesses are beyond: `law` read backwards, on a grid.
+
+    First on a coarse one, since the shares are those of a small part of it.
+    """
+    coarse = law(EXCESSES[::COARSE])
+    first = max(int(np.argmax(coarse < shares[0])) - 1, 0) * COARSE
+    below = coarse < shares[-1]
+    last = int(np.argmax(below)) * COARSE if below.any() else len(EXCESSES) - 1
+    at = EXCESSES[first : last + 1]
+    found = np.maximum(np.minimum.accumulate(law(at)), 1e-300)
+    return np.asarray(np.interp(-np.log(shares), -np.log(found), at))
 
 
 def spread_of(x: np.ndarray, u: np.ndarray, share: np.ndarray) -> tuple[float, float]:
@@ -106,10 +125,8 @@ def quantiles(r: np.ndarray, weight: np.ndarray) -> np.ndarray:
         int(np.searchsorted(reached, min(TAIL_SHARE * n, TAIL_ROWS * np.sqrt(n)))), len(r) - 1
     )
     y = -log_ndtr((middle - x[: first + 1]) / s)
-    at = np.append(0.0, np.geomspace(1e-3, 1e6, 400))
-    below = np.minimum.accumulate(tail_shares(y[:first] - y[first], u[:first], at)) * share[first]
     tail = SHARES < share[first]
-    excess = np.interp(-np.log(SHARES[tail]), -np.log(np.maximum(below, 1e-300)), at)
+    excess = excesses(tail_law(y[:first] - y[first], u[:first]), SHARES[tail] / share[first])
     fitted = np.maximum(middle - s * ndtri_exp(-(y[first] + excess)), 0.0) ** 1.5
     seen = np.interp(2.0 * SHARES[tail], share, r)  # whatever the law of the tail says
     out[tail] = np.maximum(fitted, seen)

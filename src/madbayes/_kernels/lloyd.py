@@ -1,37 +1,69 @@
-"""Lloyd's passes over few rows, where the bookkeeping of `_engine.partition` costs more."""
+"""Lloyd's passes over few rows, where the bookkeeping of `_engine.partition` costs more.
+
+Distances are added up column by column for all rows at a time, which the processor does for several
+rows at once; each sum is that of `sqdist`, in the same order (for fewer than LONG columns).
+"""
 
 import numpy as np
 
 from madbayes._kernels import inner, kernel
-from madbayes._kernels.distance import sqdist
+
+
+@inner
+def turned(X):
+    """The columns of X, one after the other."""
+    columns = np.empty((X.shape[1], X.shape[0]))
+    for i in range(X.shape[0]):
+        for j in range(X.shape[1]):
+            columns[j, i] = X[i, j]
+    return columns
+
+
+@inner
+def distances_from(columns, C, c, line):
+    """line[i] = ‖x_i - c‖² of all rows."""
+    for i in range(line.shape[0]):
+        line[i] = 0.0
+    for j in range(columns.shape[0]):
+        at = C[c, j]
+        for i in range(line.shape[0]):
+            diff = columns[j, i] - at
+            line[i] += diff * diff
 
 
 @kernel
 def all_pairs(X, C):
     """‖x - c‖² of each row of X and each row of C."""
-    D = np.empty((X.shape[0], C.shape[0]))
-    for i in range(X.shape[0]):
-        for c in range(C.shape[0]):
-            D[i, c] = sqdist(X, i, C, c)
+    D, line, columns = np.empty((X.shape[0], C.shape[0])), np.empty(X.shape[0]), turned(X)
+    for c in range(C.shape[0]):
+        distances_from(columns, C, c, line)
+        for i in range(X.shape[0]):
+            D[i, c] = line[i]
     return D
 
 
 @kernel
 def lloyd(X, w, C, passes):
     """At most so many passes; clusters without rows are dropped. Labels, centres, squared error."""
-    n, z = X.shape[0], np.full(X.shape[0], -1)
-    C, sse = C.copy(), 0.0
+    n, columns = X.shape[0], turned(X)
+    z, at, line, best = np.empty(n, np.int64), np.empty(n, np.int64), np.empty(n), np.empty(n)
+    for i in range(n):
+        z[i] = -1
+    sse = 0.0
     for turn in range(passes + 1):
+        for i in range(n):
+            best[i], at[i] = np.inf, 0
+        for c in range(C.shape[0]):
+            distances_from(columns, C, c, line)
+            for i in range(n):
+                nearer = line[i] < best[i]
+                best[i] = line[i] if nearer else best[i]
+                at[i] = c if nearer else at[i]
         moved, sse = 0, 0.0
         for i in range(n):
-            best, at = np.inf, 0
-            for c in range(C.shape[0]):
-                d2 = sqdist(X, i, C, c)
-                if d2 < best:
-                    best, at = d2, c
-            moved += z[i] != at
-            z[i] = at
-            sse += w[i] * best
+            moved += z[i] != at[i]
+            z[i] = at[i]
+            sse += w[i] * best[i]
         if moved == 0 or turn == passes:
             break
         C = filled_means(X, w, z, C.shape[0])
@@ -41,15 +73,19 @@ def lloyd(X, w, C, passes):
 @inner
 def filled_means(X, w, z, k):
     """Means of the clusters that have rows; z is numbered without gaps."""
-    weight, new = np.zeros(k), np.full(k, -1)
+    weight, new = np.empty(k), np.empty(k, np.int64)
+    for c in range(k):
+        weight[c] = 0.0
     for i in range(X.shape[0]):
         weight[z[i]] += w[i]
     filled = 0
     for c in range(k):
-        if weight[c] > 0.0:
-            new[c] = filled
-            filled += 1
-    C = np.zeros((filled, X.shape[1]))
+        new[c] = filled
+        filled += weight[c] > 0.0
+    C = np.empty((filled, X.shape[1]))
+    for c in range(filled):
+        for j in range(X.shape[1]):
+            C[c, j] = 0.0
     for i in range(X.shape[0]):
         share = w[i] / weight[z[i]]
         z[i] = new[z[i]]

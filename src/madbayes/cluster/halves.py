@@ -64,10 +64,8 @@ class Half:
     def links(self, k: int) -> np.ndarray:
         """The weakest links, ascending; fewer clusters, where rows coincide, count against k."""
         rows = slice(max(SCORED_ROWS, 64 * k))
-        z = np.full(k - 1, -np.inf)
-        found = link_strengths(self.held_out[rows], self.held_weights[rows], self.centers(k))
-        z[len(z) - len(found) :] = found
-        return z
+        z = link_strengths(self.held_out[rows], self.held_weights[rows], self.centers(k))
+        return z if len(z) == k - 1 else np.append(np.full(k - 1 - len(z), -np.inf), z)
 
     def plateaus(self, k_min: int, k_max: int, count: int) -> np.ndarray:
         """The k >= k_min with the largest √k·log(λ_high/λ_low)."""

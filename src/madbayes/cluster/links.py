@@ -32,15 +32,13 @@ from typing import Any
 
 import numpy as np
 
-from madbayes._kernels.links import gabriel_pairs, link_tests, nearest_few, spanning_tree
+from madbayes._kernels.links import link_tests
 from madbayes._kernels.lloyd import all_pairs
 
 LEVEL = 1.6448536269514722  # one-sided 5 % point of the normal law
 WINDOW = 0.45  # width of the counting windows, in units of the distance between the sides
 NEIGHBOURS = 5  # Gabriel neighbours tested per centre
-FEW = (
-    2**16
-)  # products of rows, centres and columns that plain loops do sooner than a matrix product
+FEW = 2**16  # rows × centres × columns up to which plain loops are sooner than a matrix product
 
 
 def squared_distances(X: Any, centers: Any) -> np.ndarray:
@@ -63,8 +61,9 @@ def link_strengths(X: np.ndarray, weights: np.ndarray, centers: np.ndarray) -> n
     if len(centers) < 2:
         return np.zeros(0)
     between = squared_distances(centers, centers)
-    between = (between + between.T) / 2
-    np.fill_diagonal(between, 0.0)
+    if centers.size * len(centers) > FEW:  # a matrix product, which is not exact
+        between = (between + between.T) / 2
+        np.fill_diagonal(between, 0.0)
     return weakest_links(squared_distances(X, centers), between, weights)
 
 
@@ -73,22 +72,11 @@ def weakest_links(D: np.ndarray, between: np.ndarray, weights: np.ndarray) -> np
 
     D: squared distances of rows and centres, `between`: of the centres (symmetric, 0 to itself).
     """
-    n, k = D.shape
-    joined = np.zeros((k, k), bool)
-    gabriel_pairs(between, np.argsort(between, axis=1, kind="stable"), NEIGHBOURS, joined)
-    tree = np.arange(1, k), spanning_tree(between)[0][1:]  # such pairs too: they connect all
-    joined[np.minimum(*tree), np.maximum(*tree)] = True
-    pairs = np.ascontiguousarray(np.argwhere(joined))
-    nearest = np.empty((n, min(k, 3)), np.int64)
-    nearest_few(D, nearest)
-    starts = np.append(0, np.cumsum(np.bincount(nearest.ravel(), minlength=k)))
-    short = nearest.ravel().astype(np.min_scalar_type(k))  # these are sorted in linear time
-    rows = np.argsort(short, kind="stable") // nearest.shape[1]
-    z = link_tests(D, between, nearest, starts, rows, pairs, weights, WINDOW)
-    length = np.full((k, k), np.inf)
-    length[pairs[:, 0], pairs[:, 1]] = length[pairs[:, 1], pairs[:, 0]] = z
-    reach = spanning_tree(length)[1][1:]
-    return np.sort(np.where(reach < np.inf, reach, -np.inf))
+    reach = np.empty(len(between))
+    link_tests(D, between, weights, NEIGHBOURS, WINDOW, reach)
+    z = reach[1:]
+    z.sort()
+    return z
 
 
 def score(z: np.ndarray) -> float:
