@@ -15,6 +15,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from madbayes._engine.blocks import Blocks, rows_at_once
+from madbayes._kernels.rows import read_only
 
 MAX_SEGMENTS = 32  # of a table that is not huge
 SEGMENT_ROWS = 2**21  # rows of a segment of one that is
@@ -56,7 +57,7 @@ class Rows:
         for a in range(start, stop, step):
             b = min(stop, a + step)
             index = slice(a, b) if self.permutation is None else self.permutation[a:b]
-            yield a, b, _read_only(np.ascontiguousarray(self._get(index), dtype=self.dtype))
+            yield a, b, read_only(np.ascontiguousarray(self._get(index), dtype=self.dtype))
 
     def take(self, index: np.ndarray) -> np.ndarray:
         """The rows `index` as a new float64 array."""
@@ -100,12 +101,6 @@ def on_disk(X: Any) -> bool:
             return True
         X = X.base
     return isinstance(X, Blocks)
-
-
-def _read_only(block: np.ndarray) -> np.ndarray:
-    block = block.view(np.ndarray)  # not np.memmap: one compiled version for all
-    block.flags.writeable = False
-    return block
 
 
 def segments(n: int, k: float) -> list[tuple[int, int]]:

@@ -36,25 +36,23 @@ def draw_seeds(X, w, C, have, U, stop):
                 passed += w[i] if c == 0 else mass[i]
             copy_row(X, i, C, c)
         for i in range(n):
-            mass[i] = min(mass[i], w[i] * sqdist(X, i, C, c))
+            near = w[i] * sqdist(X, i, C, c)
+            mass[i] = near if near < mass[i] else mass[i]
     return k
 
 
-@kernel
 def redraw_some(X, w, C, most, U):
     """Remove up to `most` random centres and draw about as many (one less to one more) anew."""
-    k, d = C.shape
-    gone = int(U[0] * (min(most, k) + 1))
-    drawn = max(gone - 1 + int(U[1] * 3), 1 if gone == k or gone == 0 else 0)
-    drawn = min(drawn, X.shape[0] - (k - gone))
-    index = np.arange(k)
+    k, u = len(C), U.tolist()
+    gone = int(u[0] * (min(most, k) + 1))
+    drawn = max(gone - 1 + int(u[1] * 3), 1 if gone == k or gone == 0 else 0)
+    drawn = min(drawn, len(X) - (k - gone))
+    index = list(range(k))
     for t in range(gone):  # the first of a shuffle go
-        e = t + int(U[2 + t] * (k - t))
+        e = t + int(u[2 + t] * (k - t))
         index[t], index[e] = index[e], index[t]
-    new = np.empty((k - gone + drawn, d))
-    for t in range(gone, k):
-        copy_row(C, index[t], new, t - gone)
-    V = np.empty(k - gone + drawn)
-    for t in range(drawn):
-        V[k - gone + t] = U[2 + most + t]
-    return new[: draw_seeds(X, w, new, k - gone, V, np.zeros(1, np.uint8))]
+    stay = k - gone
+    new, V = np.empty((stay + drawn, C.shape[1])), np.empty(stay + drawn)
+    new[:stay] = C[index[gone:]]
+    V[stay:] = U[2 + most : 2 + most + drawn]
+    return new[: draw_seeds(X, w, new, stay, V, np.zeros(1, np.uint8))]

@@ -117,20 +117,6 @@ def objective(X, w, start, z, k, local, glob):
 
 
 @kernel
-def nearest_centers(X, C):
-    """The nearest of the centres for each row, numbered without gaps, and how many have rows."""
-    z, N = np.zeros(X.shape[0], np.int64), np.zeros(C.shape[0], np.int64)
-    for i in range(X.shape[0]):
-        best = np.inf
-        for c in range(C.shape[0]):
-            d2 = sqdist(X, i, C, c)
-            if d2 < best:
-                best, z[i] = d2, c
-        N[z[i]] += 1
-    return z, close_gaps(z, N)
-
-
-@kernel
 def settle_groups(X, w, start, z, C, k, local, cost, stop):
     """Which clusters each group uses, the centres fixed: open or close one while that pays.
 

@@ -12,11 +12,11 @@ FEW = 3  # centres that are known of each row: two that a pair may be, and one b
 
 
 @kernel
-def link_tests(D, between, weights, limit, window, reach):
+def link_tests(D, between, order, weights, limit, window, reach):
     """reach[1:] = z of the k - 1 weakest links that hold the centres together, in any order.
 
-    Row i is D[i, c] from centre c (squared), the centres are `between` from each other, and at most
-    `limit` of the nearest are the neighbours of one of them.
+    Row i is D[i, c] from centre c (squared), the centres are `between` from each other; `order[a]`
+    are the centres from the nearest to a to the farthest, `limit` of them its neighbours at most.
     """
     n, k = D.shape
     length, parent = np.empty((k, k)), np.empty(k, np.int64)
@@ -24,8 +24,8 @@ def link_tests(D, between, weights, limit, window, reach):
     for a in range(k):
         for b in range(k):
             length[a, b] = 0.0 if parent[a] == b or parent[b] == a else np.inf
-    gabriel_pairs(between, parent, limit, length)
-    nearest, starts = np.empty((n, min(k, FEW)), np.int64), np.empty(k + 2, np.int64)
+    gabriel_pairs(between, order, limit, length)
+    nearest, starts = np.empty((n, k if k < FEW else FEW), np.int64), np.empty(k + 2, np.int64)
     rows, t, w = np.empty(nearest.size, np.int64), np.empty(n), np.empty(n)
     nearest_few(D, nearest)
     group_rows(nearest, starts, rows)
@@ -66,40 +66,19 @@ def spanning_tree(length, parent, reach):
 
 
 @inner
-def sort_by(D, a, order):
-    """order = the columns by D[a], the lower one of equals first (Shell's sort)."""
-    k = order.shape[0]
-    for c in range(k):
-        order[c] = c
-    step = 121
-    while step > 0:
-        for r in range(step, k):
-            c, s = order[r], r
-            while s >= step:
-                e = order[s - step]
-                if D[a, e] < D[a, c] or (D[a, e] == D[a, c] and e < c):
-                    break
-                order[s] = e
-                s -= step
-            order[s] = c
-        step //= 3
-
-
-@inner
 def gabriel_pairs(between, order, limit, length):
     """length[a, b] = 0 where no centre is nearer to the midpoint than a and b: `limit` for each a.
 
-    `order` is room for k numbers.
+    `order[a]` are the centres from the nearest to a to the farthest.
     """
     k = between.shape[0]
     for a in range(k):
-        sort_by(between, a, order)
         found = 0
         for r in range(k):
-            b = order[r]
+            b = order[a, r]
             free = b != a
             for s in range(r):  # whoever is nearer to the midpoint is nearer to a than b is
-                c = order[s]
+                c = order[a, s]
                 if c != a and between[a, c] + between[b, c] < between[a, b]:
                     free = False
                     break

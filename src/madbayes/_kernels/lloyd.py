@@ -1,22 +1,13 @@
 """Lloyd's passes over few rows, where the bookkeeping of `_engine.partition` costs more.
 
-Distances are added up column by column for all rows at a time, which the processor does for several
-rows at once; each sum is that of `sqdist`, in the same order (for fewer than LONG columns).
+Rows are given by their columns: distances are added up column by column for all rows at a time,
+which the processor does for several rows at once. Each sum is that of `sqdist`, in the same order
+(for fewer than LONG columns).
 """
 
 import numpy as np
 
 from madbayes._kernels import inner, kernel
-
-
-@inner
-def turned(X):
-    """The columns of X, one after the other."""
-    columns = np.empty((X.shape[1], X.shape[0]))
-    for i in range(X.shape[0]):
-        for j in range(X.shape[1]):
-            columns[j, i] = X[i, j]
-    return columns
 
 
 @inner
@@ -32,20 +23,21 @@ def distances_from(columns, C, c, line):
 
 
 @kernel
-def all_pairs(X, C):
-    """‖x - c‖² of each row of X and each row of C."""
-    D, line, columns = np.empty((X.shape[0], C.shape[0])), np.empty(X.shape[0]), turned(X)
-    for c in range(C.shape[0]):
+def all_pairs(columns, C):
+    """‖x - c‖² of each row and each row of C."""
+    n, k = columns.shape[1], C.shape[0]
+    D, line = np.empty((n, k)), np.empty(n)
+    for c in range(k):
         distances_from(columns, C, c, line)
-        for i in range(X.shape[0]):
+        for i in range(n):
             D[i, c] = line[i]
     return D
 
 
 @kernel
-def lloyd(X, w, C, passes):
+def lloyd(columns, w, C, passes):
     """At most so many passes; clusters without rows are dropped. Labels, centres, squared error."""
-    n, columns = X.shape[0], turned(X)
+    n = columns.shape[1]
     z, at, line, best = np.empty(n, np.int64), np.empty(n, np.int64), np.empty(n), np.empty(n)
     for i in range(n):
         z[i] = -1
@@ -66,29 +58,29 @@ def lloyd(X, w, C, passes):
             sse += w[i] * best[i]
         if moved == 0 or turn == passes:
             break
-        C = filled_means(X, w, z, C.shape[0])
+        C = filled_means(columns, w, z, C.shape[0])
     return z, C, sse
 
 
 @inner
-def filled_means(X, w, z, k):
+def filled_means(columns, w, z, k):
     """Means of the clusters that have rows; z is numbered without gaps."""
     weight, new = np.empty(k), np.empty(k, np.int64)
     for c in range(k):
         weight[c] = 0.0
-    for i in range(X.shape[0]):
+    for i in range(z.shape[0]):
         weight[z[i]] += w[i]
     filled = 0
     for c in range(k):
         new[c] = filled
         filled += weight[c] > 0.0
-    C = np.empty((filled, X.shape[1]))
+    C = np.empty((filled, columns.shape[0]))
     for c in range(filled):
-        for j in range(X.shape[1]):
+        for j in range(columns.shape[0]):
             C[c, j] = 0.0
-    for i in range(X.shape[0]):
+    for i in range(z.shape[0]):
         share = w[i] / weight[z[i]]
         z[i] = new[z[i]]
-        for j in range(X.shape[1]):
-            C[z[i], j] += share * X[i, j]
+        for j in range(columns.shape[0]):
+            C[z[i], j] += share * columns[j, i]
     return C

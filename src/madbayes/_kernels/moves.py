@@ -9,6 +9,7 @@ import numpy as np
 
 from madbayes._kernels import inner, kernel
 from madbayes._kernels.distance import sqdist
+from madbayes._kernels.plain import find_nearest
 from madbayes._kernels.rows import squared_error
 from madbayes._kernels.ward import join_cost, merge_below
 
@@ -32,16 +33,21 @@ def add_rows(X, w, z, C, W, N):
 
 
 @kernel
+def divide_sums(C, W, N, unit):
+    """Sums C to means of the clusters that have rows; with `unit` W to the lengths of the sums."""
+    for c in range(C.shape[0]):
+        if N[c] > 0:
+            for j in range(C.shape[1]):
+                C[c, j] /= W[c]
+            if unit:
+                W[c] *= to_unit(C, c)
+
+
 def means(X, w, z, k, unit):
     """Means, weights and row counts of k clusters."""
     C, W, N = np.zeros((k, X.shape[1])), np.zeros(k), np.zeros(k, np.int64)
     add_rows(X, w, z, C, W, N)
-    for c in range(k):
-        if N[c] > 0:
-            for j in range(X.shape[1]):
-                C[c, j] /= W[c]
-            if unit:
-                W[c] *= to_unit(C, c)
+    divide_sums(C, W, N, unit)
     return C, W, N
 
 
@@ -68,16 +74,19 @@ def leave_gain(W, w, d2, unit):
     return W * w / (W - w) * d2
 
 
-@kernel
 def close_gaps(z, N):
     """Renumber the clusters that have rows; returns their number."""
-    new, k = np.empty(N.shape[0], np.int64), 0
-    for c in range(N.shape[0]):
-        new[c] = k
-        k += N[c] > 0
-    for i in range(z.shape[0]):
-        z[i] = new[z[i]]
+    k = np.count_nonzero(N)
+    if not N[:k].all():
+        z[:] = (N > 0).cumsum()[z] - 1
     return k
+
+
+def nearest_centers(X, C):
+    """The nearest of the centres for each row, numbered without gaps, and how many have rows."""
+    z, N = np.empty(len(X), np.int64), np.zeros(len(C), np.int64)
+    find_nearest(X, C, z, N)
+    return z, close_gaps(z, N)
 
 
 @kernel
@@ -87,17 +96,18 @@ def rows_to_watch(own, other, w, z, W, N, penalty, room, unit):
     rows, size = np.empty(z.shape[0], np.int64), 0
     lightest = W[0]  # the easiest to join
     for c in range(W.shape[0]):
-        lightest = min(lightest, W[c])
+        lightest = W[c] if W[c] < lightest else lightest
     for i in range(z.shape[0]):
         here = W[z[i]]
         cost = join_cost(lightest, w[i], other[i], unit)
         gain = leave_gain(here, w[i], own[i], unit)
         if N[z[i]] == 1:
             gain = penalty
-        elif room:
-            cost = min(cost, penalty)
-        if N[z[i]] > 1 and abs(here - w[i]) < HEAVY * max(here, w[i]):
-            gain = np.inf
+        else:
+            if room and penalty < cost:
+                cost = penalty
+            if abs(here - w[i]) < HEAVY * (here if here > w[i] else w[i]):
+                gain = np.inf
         if not cost >= gain * (1 + MARGIN):
             rows[size] = i
             size += 1
@@ -144,33 +154,33 @@ def shift(X, i, C, W, c, wi, unit):
 
 
 @inner
-def look_around(X, i, wi, p, C, W, N, costs, places, unit):
+def look_around(X, i, wi, p, C, W, N, costs, places, at, unit):
     """The clusters that row i of cluster p joins most cheaply, the cheapest first; -1: no more."""
-    last = places.shape[0] - 1
-    costs[:] = np.inf
-    places[:] = -1
+    last = costs.shape[0] - 1
+    for t in range(last + 1):
+        costs[t], places[at, t] = np.inf, -1
     for c in range(C.shape[0] - 1):
         if N[c] > 0 and c != p:
             cost = join_cost(W[c], wi, sqdist(X, i, C, c), unit)
             if cost < costs[last]:
                 t = last
                 while t > 0 and costs[t - 1] > cost:
-                    costs[t], places[t] = costs[t - 1], places[t - 1]
+                    costs[t], places[at, t] = costs[t - 1], places[at, t - 1]
                     t -= 1
-                costs[t], places[t] = cost, c
+                costs[t], places[at, t] = cost, c
 
 
 @inner
-def look_again(X, i, wi, p, C, W, N, costs, places, unit):
+def look_again(X, i, wi, p, C, W, N, costs, places, at, unit):
     """The cheapest of these clusters comes first, now that centres have moved."""
-    for t in range(places.shape[0]):
-        c = places[t]
+    for t in range(costs.shape[0]):
+        c = places[at, t]
         costs[t] = np.inf
         if c >= 0 and c != p and N[c] > 0:
             costs[t] = join_cost(W[c], wi, sqdist(X, i, C, c), unit)
             if costs[t] < costs[0]:
                 costs[0], costs[t] = costs[t], costs[0]
-                places[0], places[t] = places[t], places[0]
+                places[at, 0], places[at, t] = c, places[at, 0]
 
 
 @kernel
@@ -206,7 +216,7 @@ def move_rows(X, w, z, rows, C, W, N, penalty, cap, unit, excess, stop):
             left = W[p] - wi
             if unit:
                 left = np.sqrt(left * left + W[p] * wi * own)
-            heavy = N[p] > 1 and left < HEAVY * max(W[p], wi)
+            heavy = N[p] > 1 and left < HEAVY * (W[p] if W[p] > wi else wi)
             if N[p] == 1:
                 leave = penalty
             elif heavy:
@@ -215,9 +225,9 @@ def move_rows(X, w, z, rows, C, W, N, penalty, cap, unit, excess, stop):
             else:
                 leave = leave_gain(W[p], wi, own, unit)
             if everything:
-                look_around(X, i, wi, p, C, W, N, costs, places[at], unit)
+                look_around(X, i, wi, p, C, W, N, costs, places, at, unit)
             else:
-                look_again(X, i, wi, p, C, W, N, costs, places[at], unit)
+                look_again(X, i, wi, p, C, W, N, costs, places, at, unit)
             best, q = costs[0], places[at, 0]
             if penalty < best and N[p] > 1 and k < cap:
                 c = 0
@@ -234,13 +244,15 @@ def move_rows(X, w, z, rows, C, W, N, penalty, cap, unit, excess, stop):
                 continue
             now += 1
             gained += leave - best
-            k += int(N[q] == 0) - int(N[p] == 1)
+            if N[p] == 1:
+                k -= 1
             if heavy:
                 copy_row(C, slots, C, p)
                 W[p] = rest
             elif N[p] > 1:
                 shift(X, i, C, W, p, -wi, unit)
             if N[q] == 0:
+                k += 1
                 copy_row(X, i, C, q)
                 W[q] = wi
             else:
@@ -258,25 +270,14 @@ def move_rows(X, w, z, rows, C, W, N, penalty, cap, unit, excess, stop):
     return moved
 
 
-@kernel
 def relax(X, w, C, penalty, cap, unit, limit, stop):
     """From centres C: nearest centre, then row moves and merges in turn until neither lowers J, or
     there is no hope to come below `limit`.
 
     Where only rounding is left, the moves may undo the merges: what does not lower J is taken back.
-    Returns labels, k and J.
+    Returns labels, k and J. Python, since a kernel of kernels would compile them all once more.
     """
-    n, m = X.shape[0], C.shape[0]
-    z, rows = np.zeros(n, np.int64), np.arange(n)
-    for i in range(n):
-        if stop[0]:
-            break
-        best = np.inf
-        for c in range(m):
-            d2 = sqdist(X, i, C, c)
-            if d2 < best:
-                best, z[i] = d2, c
-    k = close_gaps(z, means(X, w, z, m, unit)[2])
+    n, rows, (z, k) = len(X), np.arange(len(X)), nearest_centers(X, C)
     lowest, best_z, best_k = np.inf, z, k
     for _ in range(ROUNDS):
         C, W, N = means(X, w, z, min(n, k + 4) + 1, unit)
@@ -292,7 +293,5 @@ def relax(X, w, C, penalty, cap, unit, limit, stop):
         group, merged = merge_below(C, W, penalty * (1 - TOL), cap, unit, stop)
         if merged == k or stop[0]:
             break
-        for i in range(n):
-            z[i] = group[z[i]]
-        k = merged
+        z, k = group[z], merged
     return best_z, best_k, lowest

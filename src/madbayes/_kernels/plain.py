@@ -66,3 +66,15 @@ def assign_plain(X, exact, columns, scale, rows, tally, penalty):
         if far.shape[0] > 0:
             far[i] = w * d2 > penalty
             stats[2] += far[i]
+
+
+@kernel
+def find_nearest(X, C, z, N):
+    """z = the nearest of the centres for each row, and N how many rows each has."""
+    for i in range(X.shape[0]):
+        best, z[i] = np.inf, 0
+        for c in range(C.shape[0]):
+            d2 = sqdist(X, i, C, c)
+            if d2 < best:
+                best, z[i] = d2, c
+        N[z[i]] += 1

@@ -7,6 +7,13 @@ from madbayes._kernels.bounds import DOWN, UP
 from madbayes._kernels.distance import add, add_row, sqdist
 
 
+def read_only(X):
+    """A view of X that cannot be written to: kernels have one version for all tables."""
+    X = X.view(np.ndarray)  # not np.memmap, which is another type too
+    X.flags.writeable = False
+    return X
+
+
 @kernel
 def moments(X, weight, origin, total):
     """Add the weighted sum of X - origin to `total`; return (weight, largest |X - origin|)."""
@@ -19,7 +26,7 @@ def moments(X, weight, origin, total):
         for j in range(X.shape[1]):
             v = np.float64(X[i, j]) - origin[j]
             total[j] += w * v
-            largest = max(largest, abs(v))
+            largest = abs(v) if abs(v) > largest else largest
     return sum_weight, largest
 
 
@@ -32,14 +39,19 @@ def add_sums(high, low, more, more_low):
             low[c, j] += more_low[c, j]
 
 
-@kernel
 def squared_error(X, weight, labels, exact):
-    """Σ w ‖x - c‖² of the rows of X to the centres of their labels."""
+    """Σ w ‖x - c‖² of the rows of X to the centres of their labels, by one version for all."""
+    return sum_errors(read_only(X), weight, labels.astype(np.int64, copy=False), exact)
+
+
+@kernel
+def sum_errors(X, weight, labels, exact):
+    """The same of read-only rows."""
     weighted = weight.shape[0] > 0
     total = 0.0
     for i in range(X.shape[0]):
         w = weight[i] if weighted else 1.0
-        total += w * sqdist(X, i, exact, np.int64(labels[i]))
+        total += w * sqdist(X, i, exact, labels[i])
     return total
 
 

@@ -19,7 +19,8 @@ def join_cost(W, w, d2, unit):
     """
     if unit:
         both = W + w
-        return 2.0 * W * w * d2 / (both + np.sqrt(max(both * both - W * w * d2, 0.0)))
+        apart = both * both - W * w * d2
+        return 2.0 * W * w * d2 / (both + np.sqrt(apart if apart > 0.0 else 0.0))
     return W * w / (W + w) * d2
 
 
@@ -73,17 +74,16 @@ def merge_into(P, W, a, b, unit, sums):
 
 
 @kernel
-def chain_merges(P, W, unit, sums, stop):
-    """The m - 1 merges in order of their cost: a point of either side, and the cost.
+def chain_merges(P, W, left, right, height, unit, sums, stop):
+    """The m - 1 merges: a point of either side, and the cost. P and W are overwritten.
 
     Nearest-neighbour chains (Murtagh 1983): O(m²) costs. `unit`: see `join_cost`; `sums`: see
     `merge_cost`.
     """
-    P, W = P.copy(), W.copy()
     m = W.shape[0]
-    left, right = np.empty(m - 1, np.int64), np.empty(m - 1, np.int64)
-    height = np.empty(m - 1)
-    alive, place, chain = np.arange(m), np.arange(m), np.empty(m, np.int64)
+    alive, place, chain = np.empty(m, np.int64), np.empty(m, np.int64), np.empty(m, np.int64)
+    for c in range(m):
+        alive[c] = place[c] = c
     n_alive, top = m, 0
     for t in range(m - 1):
         if top == 0:
@@ -91,7 +91,7 @@ def chain_merges(P, W, unit, sums, stop):
             top = 1
         while True:
             if stop[0]:
-                return left[:t], right[:t], height[:t]
+                return
             a = chain[top - 1]
             before = chain[top - 2] if top > 1 else -1
             b = before  # the previous link wins ties, so chains end
@@ -118,43 +118,44 @@ def chain_merges(P, W, unit, sums, stop):
         place[b] = -1
         while top > 0 and place[chain[top - 1]] < 0:  # never so, but for rounding
             top -= 1
-    sort_merges(left, right, height)
-    return left, right, height
+
+
+def tree(P, W, unit, sums, stop):
+    """`chain_merges` in order of their cost; none if it was stopped."""
+    m = len(W)
+    left, right, height = np.empty(m - 1, np.int64), np.empty(m - 1, np.int64), np.empty(m - 1)
+    chain_merges(P.copy(), W.copy(), left, right, height, unit, sums, stop)
+    order = height.argsort(kind="stable")[: 0 if stop[0] else m]
+    return left[order], right[order], height[order]
 
 
 def ward_tree(C, W, unit, stop):
-    """`chain_merges` of points C of weights W."""
-    return chain_merges(C, W, unit, None, stop)
+    """The tree of points C of weights W."""
+    return tree(C, W, unit, None, stop)
 
 
 def ward_tree_of_sums(L, W, unit, stop):
-    """`chain_merges` of clusters of weights W known by the products L of their sums alone."""
-    return chain_merges(L, W, unit, True, stop)
-
-
-@inner
-def sort_merges(left, right, height):
-    """By height, equal ones as they were; by insertion, which compiles quickly."""
-    for t in range(1, height.shape[0]):
-        a, b, h, s = left[t], right[t], height[t], t
-        while s > 0 and height[s - 1] > h:
-            left[s], right[s], height[s] = left[s - 1], right[s - 1], height[s - 1]
-            s -= 1
-        left[s], right[s], height[s] = a, b, h
+    """The tree of clusters of weights W known by the products L of their sums alone."""
+    return tree(L, W, unit, True, stop)
 
 
 @kernel
 def cut_tree(left, right, k):
     """The group, 0..k-1 in order of first appearance, of each point when k groups are left."""
     m = left.shape[0] + 1
-    parent = np.arange(m)
+    parent = np.empty(m, np.int64)
+    for c in range(m):
+        parent[c] = c
     for t in range(m - k):
         a, b = left[t], right[t]
         while parent[a] != a:
             a = parent[a]
         while parent[b] != b:
             b = parent[b]
-        parent[max(a, b)] = min(a, b)
+        if a < b:
+            parent[b] = a
+        else:
+            parent[a] = b
     group = np.empty(m, np.int64)
     count = 0
     for c in range(m):  # a parent has the lower index
@@ -166,30 +167,21 @@ def cut_tree(left, right, k):
     return group
 
 
-@kernel
 def merge_below(C, W, penalty, cap, unit, stop):
     """Groups of the points after all merges that cost less than the penalty, and more while there
     are more than `cap`; returns (group, number of groups)."""
-    left, right, height = chain_merges(C, W, unit, None, stop)
-    if stop[0]:
-        return np.zeros(C.shape[0], np.int64), 1
-    return cut_below(left, right, height, penalty, cap)
+    return cut_below(tree(C, W, unit, None, stop), len(W), penalty, cap)
 
 
-@inner
-def cut_below(left, right, height, penalty, cap):
-    """The groups that `merge_below` returns, from the tree."""
-    m = height.shape[0] + 1
-    k = m
-    while k > 1 and (k > cap or height[m - k] < penalty):
-        k -= 1
-    return cut_tree(left, right, k), k
-
-
-@kernel
 def merge_sums_below(L, W, penalty, cap, unit, stop):
     """As `merge_below`, from the products of the sums."""
-    left, right, height = chain_merges(L, W, unit, True, stop)
-    if stop[0]:
-        return np.zeros(W.shape[0], np.int64), 1
-    return cut_below(left, right, height, penalty, cap)
+    return cut_below(tree(L, W, unit, True, stop), len(W), penalty, cap)
+
+
+def cut_below(merges, m, penalty, cap):
+    """The groups that `merge_below` returns, from the tree of m points."""
+    left, right, height = merges
+    if len(height) < m - 1:
+        return np.zeros(m, np.int64), 1
+    k = min(max(m - int(height.searchsorted(penalty)), 1), cap)
+    return (cut_tree(left, right, k) if k < m else np.arange(m)), k

@@ -82,7 +82,7 @@ class GroupedSpace:
         return self.division(self.relax(centers)[0])
 
     def relax(self, centers: np.ndarray, limit: float = np.inf) -> tuple[np.ndarray, float]:
-        z, k = hdp.nearest_centers(self.X, centers)
+        z, k = moves.nearest_centers(self.X, centers)
         k, F = patient(hdp.descend, self.X, self.w, self.start, z, k, *self.penalties)
         return z, F
 

@@ -35,7 +35,7 @@ from madbayes._engine.groups import Grouped
 from madbayes._engine.progress import Stage
 from madbayes._engine.threads import Run
 from madbayes._kernels import hdp
-from madbayes._kernels.moves import means
+from madbayes._kernels.moves import means, nearest_centers
 from madbayes._kernels.rows import squared_error
 from madbayes._search.division import Division
 from madbayes._search.driver import descend
@@ -92,7 +92,7 @@ def varying_columns(space: GroupedSpace, rng: np.random.RandomState) -> float:
     """2. How many columns vary within small clusters, as their principal variances say."""
     X, w = space.X, space.w
     seeds = space.draw(max(1, min(MOST, len(X) // 8)), rng)
-    z, k = hdp.nearest_centers(X, seeds)
+    z, k = nearest_centers(X, seeds)
     R = (X - means(X, w, z, k, False)[0][z]) * np.sqrt(w)[:, None]
     R *= power_of_two(float(np.abs(R).max()))  # fourth powers follow
     S = R.T @ R if R.shape[1] <= R.shape[0] else R @ R.T  # the same eigenvalues but zeros
