@@ -20,7 +20,7 @@ from madbayes import DPMeans, KMeans
 from madbayes._engine import assignment as partition_module
 from madbayes._engine.centers import MAX_GROUPS, make_scratch
 from madbayes._engine.partition import Partition
-from madbayes._engine.rows import Rows
+from madbayes._engine.rows import Rows, quantiles
 from madbayes._engine.threads import QUICK, patient, workers
 from madbayes._kernels import draws, hdp, hdp_moves, moves
 from madbayes._kernels.collapsed import pass_over_rows
@@ -356,6 +356,14 @@ def test_centres_that_wander_and_groups_without_centres(together, monkeypatch):
             assert partition.sse == pytest.approx(d2.min(axis=1).sum())
             centers = partition.means(centers) + step * r.normal(size=(600, 1)) / 9
             partition.measure_sse(centers)
+
+
+@pytest.mark.parametrize("n", [1, 2, 5000])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_quantiles_are_those_of_numpy(n, dtype):
+    x = np.random.default_rng(n).normal(size=n).astype(dtype)
+    shares = np.linspace(0, 1, 2**10 + 1)
+    assert np.array_equal(quantiles(x, shares), np.quantile(x, shares))
 
 
 def test_import_loads_nothing_heavy():

@@ -22,7 +22,16 @@ from madbayes import (
     SpectralDPMeans,
 )
 from madbayes._engine.reservoir import Reservoir
-from madbayes._estimators.novelty import LEVELS, SHARES, calibrate, p_values, quantiles
+from madbayes._estimators.novelty import (
+    EXCESSES,
+    LEVELS,
+    SHARES,
+    calibrate,
+    excesses,
+    p_values,
+    quantiles,
+    tail_law,
+)
 from madbayes._estimators.novelty_mixin import drawn
 
 RATES = np.array([0.1, 0.01, 0.001])
@@ -310,3 +319,12 @@ def test_wrong_types():
         KMeans(1).fit([[0.0], [1.0]]).predict([[0.0]], novel=None)
     with pytest.raises(AttributeError, match="fit_predict"):
         SpectralDPMeans(0.5, kernel="nearest_neighbors").fit(three(60)).novelty_score(three(2))
+
+
+@pytest.mark.parametrize("rows", [5, 60])
+def test_the_tail_is_read_where_it_is(rows):
+    y = np.random.default_rng(rows).exponential(size=rows)
+    law, shares = tail_law(y, np.ones(rows)), np.geomspace(0.9, 1e-8, 30)
+    everywhere = np.log(np.maximum(np.minimum.accumulate(law(EXCESSES)), 1e-300))
+    expected = np.interp(-np.log(shares), -everywhere, EXCESSES)
+    np.testing.assert_allclose(excesses(law, shares), expected, rtol=1e-12)

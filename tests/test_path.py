@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from data import data_file
+from reference.links import weakest_links
 from scipy.cluster.hierarchy import linkage
 from sklearn.cluster import KMeans as SklearnKMeans
 from sklearn.datasets import load_iris
@@ -203,6 +204,15 @@ def test_links_of_separate_and_of_cut_clusters():
     assert score(link_strengths(one, np.ones(1000), np.array([[-0.8, 0], [0.8, 0.0]]))) < 0
     two = np.r_[one, one + np.array([8, 0])]
     assert score(link_strengths(two, np.ones(2000), np.array([[0.0, 0], [8, 0]]))) == 1
+
+
+@pytest.mark.parametrize("k", [2, 3, 7, 20])
+@pytest.mark.parametrize("d", [1, 2, 5])
+def test_links_are_those_of_the_reference(k, d):
+    r = np.random.default_rng(k + 100 * d)
+    X, w = r.standard_normal((200, d)), r.uniform(0.5, 2, 200)
+    C = r.standard_normal((k, d))
+    np.testing.assert_allclose(link_strengths(X, w, C), weakest_links(X, w, C), atol=1e-12)
 
 
 def test_plot():

@@ -148,11 +148,20 @@ def spatial_order(X: np.ndarray) -> np.ndarray:
     code = np.zeros(n, dtype=np.uint64)
     sample = X[:: max(1, n // 2**14)]
     for j in range(d):
-        edges = np.quantile(sample[:, j], np.linspace(0, 1, 2**bits + 1)[1:-1])
+        edges = quantiles(sample[:, j], np.linspace(0, 1, 2**bits + 1)[1:-1])
         cell = np.searchsorted(edges, X[:, j]).astype(np.uint64)
         for bit in range(bits):
             code |= ((cell >> np.uint64(bit)) & np.uint64(1)) << np.uint64(bit * d + j)
     return np.argsort(code, kind="stable")
+
+
+def quantiles(x: np.ndarray, shares: np.ndarray) -> np.ndarray:
+    """`np.quantile`, to the bit, by sorting: for thousands of shares it is hundreds of times as
+    quick as numpy's partition."""
+    x, at = np.sort(x), shares * (len(x) - 1)
+    low = at.astype(np.int64)
+    t, a, b = at - low, x[low], x[np.minimum(low + 1, len(x) - 1)]
+    return np.where(t < 0.5, a + (b - a) * t, b - (b - a) * (1 - t))
 
 
 def restore(labels: np.ndarray, order: np.ndarray | None) -> np.ndarray:
