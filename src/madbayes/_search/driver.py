@@ -128,9 +128,8 @@ def search_once(
     starts = [*(some.settle(C) for C in first), *(known if some is space else ())]
     history = [min(start.objective for start in starts)]
     best = combine(some, starts, effort, rng, history)  # 2.
-    starts += [best] * all(best is not start for start in starts)
     found = []
-    for start in sorted(starts, key=lambda d: d.objective)[: space.tries]:  # 3.
+    for start in different([*starts, best])[: space.tries]:  # 3.
         steps = [*history]
         found.append((descend(some, start, rng, run, steps), steps))
     now, history = min(found, key=lambda f: f[0].objective)
@@ -143,6 +142,15 @@ def search_once(
     if now is not rested:
         now = descend(space, now, rng, run, history)  # 5.
     return now, never_rising([*history, now.objective])
+
+
+def different(divisions: Sequence[Division]) -> list[Division]:
+    """Those that are not the same as another, the lowest first."""
+    lowest: list[Division] = []
+    for one in sorted(divisions, key=lambda d: d.objective):
+        if not (lowest and np.array_equal(one.labels, lowest[-1].labels)):
+            lowest.append(one)
+    return lowest
 
 
 def descend(
@@ -183,7 +191,7 @@ def split(space: Any, now: Division, rng: np.random.RandomState, run: Run) -> Di
             lowest = one.division(np.zeros(len(rows), np.int64)).objective
             lowest -= TOL * abs(lowest)
         for _ in range(SPLITS):
-            labels, objective = one.relax(one.draw(2, draws))
+            labels, objective = one.relax(one.draw(2, draws), lowest)
             if objective < lowest:
                 lowest, found = objective, labels
         return found

@@ -31,6 +31,7 @@ from madbayes._search.division import Division, without_gaps
 from madbayes._search.driver import SAMPLE, Step
 from madbayes._search.price import SharedPrice
 from madbayes.cluster.dense_space import draw
+from madbayes.multi import descent
 
 SEEDS = 256  # small clusters to start from
 SAMPLE_GROUPS = 32  # fewer groups than this are not a sample of the groups
@@ -78,13 +79,24 @@ class GroupedSpace:
         F = hdp.objective(self.X, self.w, self.start, z, k, *self.penalties)
         return Division(z, C, W, F)
 
+    @property
+    def problem(self) -> descent.Problem:
+        return descent.Problem(self.X, self.w, self.start, *self.penalties)
+
     def settle(self, centers: np.ndarray) -> Division:
-        return self.division(self.relax(centers)[0])
+        z, k = descent.nearest(self.problem, centers, self.run)
+        descent.settle(self.problem, z, k, self.run)
+        return self.division(z)
 
     def relax(self, centers: np.ndarray, limit: float = np.inf) -> tuple[np.ndarray, float]:
-        z, k = hdp.nearest_centers(self.X, centers)
-        k, F = patient(hdp.descend, self.X, self.w, self.start, z, k, *self.penalties)
-        return z, F
+        z, k = descent.nearest(self.problem, centers)
+        return z, self.descend(z, k, limit)[1]
+
+    def descend(self, z: np.ndarray, k: int, limit: float = np.inf) -> tuple[int, float]:
+        """All moves; a part, which is one item among many, as one piece of work."""
+        if self.run is serial:
+            return patient(descent.descend, self.problem, z, k, limit, serial)
+        return descent.descend(self.problem, z, k, limit, self.run)
 
     def part(self, rows: np.ndarray, cap: int) -> "GroupedSpace":
         price = self.price.part(min(cap, len(rows)))
@@ -136,5 +148,5 @@ class GroupedSpace:
     def move(self, now: Division) -> Division:
         """All moves of the kernel, until none lowers F."""
         z = now.labels.copy()
-        patient(hdp.descend, self.X, self.w, self.start, z, now.k, *self.penalties)
+        self.descend(z, now.k)
         return self.division(z)
