@@ -17,7 +17,6 @@ from madbayes._kernels.moves import means
 from madbayes._kernels.rows import squared_error
 
 
-
 @kernel
 def assign_or_open(X, w, start, z, C, k, local, glob):
     """KJ Algorithm 2, step 4: each row to its cheapest cluster, or to a new one.

@@ -99,16 +99,14 @@ def link_tests(D, between, nearest, starts, rows, pairs, weights, window):
                     continue
                 seen[i] = p + 1
                 other = np.inf
-                if n_ignored > 2:  # more than a and b themselves
+                for s in range(nearest.shape[1]):
+                    if not ignored[nearest[i, s]]:
+                        other = D[i, nearest[i, s]]
+                        break
+                if other == np.inf and n_ignored > nearest.shape[1] - 1:
                     for c in range(k):
                         if not ignored[c] and D[i, c] < other:
                             other = D[i, c]
-                else:
-                    for s in range(nearest.shape[1]):
-                        c = nearest[i, s]
-                        if c != a and c != b:
-                            other = D[i, c]
-                            break
                 if (D[i, a] + D[i, b]) / 2 - gap2 / 4 <= other:
                     t[m] = D[i, a] - D[i, b]
                     w[m] = weights[i]

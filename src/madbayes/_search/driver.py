@@ -53,6 +53,7 @@ class Space(Protocol):
     values: int  # rows × columns, of which the patience of the search depends
     crosses: bool  # has what `pool.py` asks for: sow, cross, glide
     neighbours: int  # clusters in a neighbourhood; 0: neighbourhoods are not renewed
+    passes: float  # of all rows over all centres, that the renewal may cost
     redraw_any: bool  # now and then re-draw any number of centres
     tries: int  # starts that are descended from
     exact_parts: bool  # if not, every cluster is halved, and `merge` decides
@@ -82,6 +83,9 @@ class Space(Protocol):
 
     def part(self, rows: np.ndarray, cap: int) -> "Space":
         """The space of some of the rows (ascending), with at most `cap` clusters."""
+
+    def whole(self) -> bool:
+        """Whether it is sure that no division of the rows is below one cluster."""
 
     def sample(self, size: int, rng: np.random.RandomState) -> "Space":
         """A space of about so many rows that stands for this one."""
@@ -188,6 +192,8 @@ def split(space: Any, now: Division, rng: np.random.RandomState, run: Run) -> Di
         one, draws = space.part(rows, spare + 1), np.random.RandomState(seed)
         lowest, found = np.inf, None
         if space.exact_parts:
+            if one.whole():
+                return None
             lowest = one.division(np.zeros(len(rows), np.int64)).objective
             lowest -= TOL * abs(lowest)
         for _ in range(SPLITS):

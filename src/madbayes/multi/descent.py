@@ -9,6 +9,7 @@ What leaves the centres fixed is done group by group in threads, the rest in the
 the result is the same for any number of threads.
 """
 
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -43,7 +44,7 @@ class Problem(NamedTuple):
         count = max(1, min(SHARES, groups, n // SHARED_ROWS))
         at = np.searchsorted(self.start, np.linspace(0, n, count + 1)[1:-1])
         cuts = np.unique(np.r_[0, at, groups])
-        return [self.start[a : b + 1] for a, b in zip(cuts, cuts[1:], strict=False)]
+        return [self.start[a : b + 1] for a, b in pairwise(cuts)]
 
 
 def nearest(problem: Problem, centers: np.ndarray, run: Run = serial) -> tuple[np.ndarray, int]:

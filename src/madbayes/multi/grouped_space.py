@@ -30,7 +30,7 @@ from madbayes._kernels.ward import merge_below
 from madbayes._search.division import Division, without_gaps
 from madbayes._search.driver import SAMPLE, Step
 from madbayes._search.price import SharedPrice
-from madbayes.cluster.dense_space import draw
+from madbayes.cluster.dense_space import draw, indivisible
 from madbayes.multi import descent
 
 SEEDS = 256  # small clusters to start from
@@ -49,6 +49,7 @@ class GroupedSpace:
 
     crosses = False
     neighbours = 8
+    passes = 200.0  # more than where divisions can be crossed
     redraw_any = False
     tries = 3
     exact_parts = True
@@ -123,6 +124,9 @@ class GroupedSpace:
 
     def redraw(self, centers: np.ndarray, most: int, rng: np.random.RandomState) -> np.ndarray:
         return draws.redraw_some(self.X, self.w, centers, most, rng.random_sample(3 + 2 * most))
+
+    def whole(self) -> bool:
+        return indivisible(self.X, self.w, self.price.penalty)
 
     # 1. Start
 
