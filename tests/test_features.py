@@ -297,7 +297,7 @@ def test_rows_take_the_best_of_all_sums(shared):
     rng = np.random.default_rng(1)
     A = rng.normal(size=(6, 4)) * [[1], [1], [1], [5], [0.2], [1]] + shared
     X = (rng.random((80, 6)) < 0.5) @ A + rng.standard_normal((80, 4)) * rng.random((80, 1))
-    sums = np.array([z for z in np.ndindex(*[2] * 6)], dtype=float)
+    sums = np.array(list(np.ndindex(*[2] * 6)), dtype=float)
     best = ((X[:, None] - sums @ A) ** 2).sum(axis=2).min(axis=1)
     model = KFeatures(6, init=A, effort=0, max_iter=1).fit(X[:8])
     model.components_ = A
