@@ -22,7 +22,7 @@ from madbayes._engine.centers import MAX_GROUPS, make_scratch
 from madbayes._engine.partition import Partition
 from madbayes._engine.rows import Rows, quantiles
 from madbayes._engine.threads import QUICK, patient, workers
-from madbayes._kernels import draws, hdp, hdp_moves, moves
+from madbayes._kernels import draws, hdp_groups, hdp_moves, moves
 from madbayes._kernels.collapsed import pass_over_rows
 from madbayes._kernels.ward import merge_below, ward_tree
 
@@ -170,9 +170,16 @@ def test_kernels_leave_when_they_are_told_to():
     assert pass_over_rows(X, w, z, 1.0, 60, 0.0, C, W, N, *state, stop)[0] == 0
     assert ward_tree(X, w, False, stop)[0].size == 0
     assert merge_below(X, w, 1.0, 60, False, stop)[1] == 1
-    assert hdp_moves.move_rows(X, w, start, z, C, W, N, 1.0, 1.0, stop) == 0
+    rows, places, cost = np.arange(60), np.zeros((60, 4), np.int64), np.empty(480)
+    assert hdp_moves.move_rows(X, w, start, z, rows, places, C, W, N, 1.0, 1.0, stop) == 0
+    assert hdp_moves.move_local(X, w, start, z, C, W, N, 1.0, 1.0, stop) == 0
+    hdp_groups.settle_groups(X, w, start, z, np.ascontiguousarray(C.T), 1.0, cost, stop)
+    CT = np.ascontiguousarray(C[:-1].T)
+    found = hdp_groups.find_frontier(
+        X, w, start, z, CT, W, N, 1.0, 1.0, np.empty(60, int), places, stop
+    )
+    assert found == 0
     np.testing.assert_array_equal(z, np.arange(60) % 3)
-    hdp.descend(X, w, start, z, 3, 1.0, 1.0, stop)
     assert moves.relax(X, w, X[:3], 1.0, 60, False, np.inf, stop)[0].max() < 60
     assert draws.draw_seeds(X, w, C, 0, r.random(8), stop) == 8
 

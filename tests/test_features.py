@@ -292,6 +292,19 @@ def test_many_features_by_branch_and_bound():
     np.testing.assert_array_equal(model.transform(X), Z)
 
 
+@pytest.mark.parametrize("shared", [0.0, 0.5, 3.0])
+def test_rows_take_the_best_of_all_sums(shared):
+    rng = np.random.default_rng(1)
+    A = rng.normal(size=(6, 4)) * [[1], [1], [1], [5], [0.2], [1]] + shared
+    X = (rng.random((80, 6)) < 0.5) @ A + rng.standard_normal((80, 4)) * rng.random((80, 1))
+    sums = np.array(list(np.ndindex(*[2] * 6)), dtype=float)
+    best = ((X[:, None] - sums @ A) ** 2).sum(axis=2).min(axis=1)
+    model = KFeatures(6, init=A, effort=0, max_iter=1).fit(X[:8])
+    model.components_ = A
+    found = ((X - model.inverse_transform(model.transform(X))) ** 2).sum(axis=1)
+    np.testing.assert_allclose(found, best, rtol=1e-9)
+
+
 def test_max_components():
     X = bars()[0]
     for model in WITH_PENALTY:

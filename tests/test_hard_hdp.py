@@ -205,6 +205,29 @@ def test_the_same_for_any_number_of_threads():
         assert models[0].objective_ == models[1].objective_
 
 
+def test_groups_shared_out_to_threads_are_the_groups_one_after_another(monkeypatch):
+    from madbayes.multi import descent
+
+    X, groups, _ = sets(6, n_sets=30)
+    models = []
+    for rows, jobs in ((10**9, 1), (20, 1), (20, 2)):
+        monkeypatch.setattr(descent, "SHARED_ROWS", rows)
+        models.append(HardHDP(0.05, 0.3, random_state=1, n_jobs=jobs).fit(X, groups=groups))
+    for model in models[1:]:
+        np.testing.assert_array_equal(model.labels_, models[0].labels_)
+        assert model.objective_ == models[0].objective_
+
+
+def test_groups_too_large_for_the_cache_settle_alike(monkeypatch):
+    from madbayes.multi import descent
+
+    X, groups, _ = sets(7, n_sets=12)
+    kept = HardHDP(0.05, 0.3, random_state=1).fit(X, groups=groups)
+    monkeypatch.setattr(descent, "CACHE", 1)  # distances are computed again and again
+    again = HardHDP(0.05, 0.3, random_state=1).fit(X, groups=groups)
+    np.testing.assert_array_equal(again.labels_, kept.labels_)
+
+
 def test_more_rows_than_the_sample(monkeypatch):
     from madbayes._search import driver
     from madbayes.multi import grouped_space

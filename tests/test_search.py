@@ -218,3 +218,21 @@ def test_many_mid_size_clusters_are_not_above_ten_restarts(metric):
 def test_rows_that_centres_cover_cost_nothing():
     X = np.repeat(np.random.RandomState(7).randn(20, 12), 50, axis=0)
     assert KMeans(20, algorithm="search", random_state=0, n_jobs=1).fit(X).inertia_ < 1e-20
+
+
+def test_rows_that_no_split_can_improve_are_told_for_certain():
+    r, sure = np.random.RandomState(3), 0
+    for _ in range(200):
+        X, w, penalty = random_problem(r, r.randint(5, 9))
+        if dense_space.indivisible(X, w, penalty):
+            one = objective(X, np.zeros(len(X), int), penalty, w)
+            assert lowest_objective(X, penalty, w, len(X)) >= one * (1 - 1e-9)
+            sure += 1
+    assert 20 < sure < 180
+
+
+def test_equal_starts_are_descended_from_once():
+    space = dense_space.DenseSpace(np.arange(6.0)[:, None], np.ones(6), fixed(6, 6))
+    half, three = space.division(np.arange(6) // 3), space.division(np.arange(6) // 2)
+    same = space.division(np.arange(6) // 3)
+    assert driver.different([half, three, same]) == [three, half]

@@ -17,7 +17,7 @@ from madbayes._engine.threads import Run
 from madbayes._kernels.bounds import Centers, RowState, Tally
 from madbayes._kernels.direct import assign_direct
 from madbayes._kernels.plain import assign_plain
-from madbayes._kernels.products import assign_products
+from madbayes._kernels.products import TILE_COLUMNS, assign_products
 from madbayes._kernels.sparse import assign_sparse
 
 NO_FLAGS = np.empty(0, dtype=np.uint8)
@@ -28,7 +28,8 @@ SMALL = 2**24  # … if rows × centres × columns are not more
 class Assignment:
     """The rows of `source`, with `weight` (None: all ones), under way between centres.
 
-    With `unit` rows and centres have length 1 (spherical k-means, for the cosine metric).
+    With `unit` rows and centres have length 1 (spherical k-means, for the cosine metric). `once`:
+    only labels and errors are asked for, of one set of centres.
     """
 
     def __init__(
@@ -39,6 +40,7 @@ class Assignment:
         frame: Frame | None = None,
         *,
         unit: bool = False,
+        once: bool = False,
     ) -> None:
         self.source = source
         self.run = run
@@ -57,7 +59,8 @@ class Assignment:
         self._group = np.empty(0, dtype=np.int32)
         self._n_groups = 0
         self._use32 = True
-        self._tallies = Tallies(source, self.weight, run)
+        self._once = once  # then bounds and sums would not be used again
+        self._tallies = Tallies(source, self.weight, run, sums=not once or source.sparse)
 
     def assign(
         self, centers: np.ndarray, penalty: float | None = None, rows: tuple[int, int] | None = None
@@ -163,6 +166,9 @@ class Assignment:
         if self._group.shape[0] != k:
             if self._direct or self.source.sparse or is_small(self.source.n, k, self.source.d):
                 self._group, self._n_groups = np.zeros(k, dtype=np.int32), 1
+            elif self._once:
+                self._group = np.arange(k, dtype=np.int32) // np.int32(TILE_COLUMNS)
+                self._n_groups = int(self._group[-1]) + 1
             else:
                 self._group, self._n_groups = make_groups((centers - self.offset) * self.scale)
 

@@ -25,7 +25,7 @@ def nearest(
     frame: Frame | None = None,
 ) -> np.ndarray:
     """The nearest centre of each row (`unit`: of its direction); `frame` if it is known."""
-    partition = Partition(Rows(X, unit=unit), None, run, frame)
+    partition = Partition(Rows(X, unit=unit), None, run, frame, once=True)
     partition.assign(np.asarray(centers, dtype=np.float64))
     return partition.labels
 
@@ -64,7 +64,7 @@ def nearest_bounds(
     frame: Frame | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Squared distances to the own centre (at most this) and to any other one (at least this)."""
-    partition = Partition(Rows(X), None, run, frame)
+    partition = Partition(Rows(X), None, run, frame, once=True)
     partition.assign(centers)
     upper, lower = partition.squared_bounds()
     moved = partition.labels != labels  # the nearest is another one: it need not be near at all

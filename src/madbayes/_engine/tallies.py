@@ -18,10 +18,14 @@ MERGED_AT_ONCE = 8192  # sums that one thread adds up: they stay in its cache
 
 
 class Tallies:
-    """Sums, weights and numbers of rows of each cluster, for each segment of `source`."""
+    """Sums, weights and numbers of rows of each cluster, for each segment of `source`.
 
-    def __init__(self, source: Rows, weight: np.ndarray, run: Run) -> None:
+    Without `sums` the numbers alone: for those who only ask for labels.
+    """
+
+    def __init__(self, source: Rows, weight: np.ndarray, run: Run, sums: bool = True) -> None:
         self.source, self.weight, self.run = source, weight, run
+        self._columns = source.d + 1 if sums else 0
         self._segments: list[tuple[int, int]] = []
         self.parts: list[Tally] = []
 
@@ -81,7 +85,7 @@ class Tallies:
         if self.parts and self.parts[0].sums.shape[0] == k:
             return
         old, self._segments = self.parts, segments(self.source.n, k * self.source.sparsity)
-        shape = (k, self.source.d + 1)
+        shape = (k, self._columns)
         self.parts = [
             Tally(np.zeros(shape), np.zeros(shape), np.zeros(k, np.int64), np.zeros(4))
             for _ in self._segments

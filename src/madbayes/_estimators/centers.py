@@ -109,7 +109,7 @@ class CentersMixin(Clusterer):
                 b = min(n, a + step)
                 w = None if weight is None else weight[a:b]
                 part = X if b - a == n else X[a:b]
-                partition = Partition(Rows(part, unit=self._unit), w, run)
+                partition = Partition(Rows(part, unit=self._unit), w, run, once=True)
                 partition.assign(centers)
                 labels[a:b], error = partition.labels, error + partition.sse
         return labels, error

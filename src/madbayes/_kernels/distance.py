@@ -48,8 +48,11 @@ def add(high, low, a, b, value):
 
 @inner
 def add_row(high, low, c, X, i, w):
-    """`add` of w times row i of X to row c, and of w itself behind it."""
+    """`add` of w times row i of X to row c, and of w itself behind it; sums without columns are
+    not kept."""
     d = X.shape[1]
+    if high.shape[1] == 0:
+        return
     for j in range(d):
         value = w * X[i, j]
         old = high[c, j]

@@ -1,5 +1,4 @@
-"""The hard HDP: the printed steps, and the descent by exact moves (`hdp_moves`); serial, so that no
-result depends on threads; sums in float64.
+"""The hard HDP: the printed steps, and what a division costs; serial, sums in float64.
 
 Letters: X (n, d) rows, those of one group together, group j from start[j] to start[j+1]; w weights
 (all positive), z global labels, C global centres, W and N their weights and row counts. `local` and
@@ -14,12 +13,8 @@ import numpy as np
 
 from madbayes._kernels import kernel
 from madbayes._kernels.distance import sqdist
-from madbayes._kernels.hdp_moves import merge_clusters, move_local, move_rows
-from madbayes._kernels.moves import SWEEPS, TOL, close_gaps, means
+from madbayes._kernels.moves import means
 from madbayes._kernels.rows import squared_error
-
-ROUNDS = 1000  # a guard only: every round lowers the objective
-CACHE = 2**21  # costs of a group's rows that are kept at a time
 
 
 @kernel
@@ -114,89 +109,3 @@ def objective(X, w, start, z, k, local, glob):
     """KJ Eq. 2, every one of the k labels in use."""
     C = means(X, w, z, k, False)[0]
     return squared_error(X, w, z, C) + local * int(count_local(start, z, k).sum()) + glob * k
-
-
-@kernel
-def settle_groups(X, w, start, z, C, k, local, cost, stop):
-    """Which clusters each group uses, the centres fixed: open or close one while that pays.
-
-    With U the clusters that a group uses, its share is Σ_i min_{p in U} w‖x - μ_p‖² + λ_l|U|. A
-    cluster that no row alone repays is opened when the rows of the group repay it together. `cost`
-    is scratch: groups with more rows × clusters than it holds compute distances again and again.
-    """
-    used, gain = np.zeros(k, np.int64), np.zeros(k)
-    for j in range(start.shape[0] - 1):
-        a, b = start[j], start[j + 1]
-        if stop[0]:
-            break
-        kept = (b - a) * k <= cost.shape[0]
-        for p in range(k):
-            used[p] = 0
-        for i in range(a, b):
-            used[z[i]] = 1
-            if kept:
-                for p in range(k):
-                    cost[(i - a) * k + p] = w[i] * sqdist(X, i, C, p)
-        for _ in range(ROUNDS):
-            for p in range(k):
-                gain[p] = 0.0  # of a used cluster: what its rows lose without it
-            for i in range(a, b):
-                if stop[0]:
-                    break
-                best, second, own = np.inf, np.inf, 0
-                for p in range(k):
-                    if used[p] == 1:
-                        c = cost[(i - a) * k + p] if kept else w[i] * sqdist(X, i, C, p)
-                        if c < best:
-                            best, second, own = c, best, p
-                        elif c < second:
-                            second = c
-                z[i] = own
-                gain[own] += second - best
-                for p in range(k):
-                    if used[p] == 0:
-                        c = cost[(i - a) * k + p] if kept else w[i] * sqdist(X, i, C, p)
-                        if c < best:
-                            gain[p] += best - c
-            most, change = TOL * local, -1
-            for p in range(k):
-                saved = local - gain[p] if used[p] == 1 else gain[p] - local
-                if saved > most:
-                    most, change = saved, p
-            if change < 0 or stop[0]:
-                break
-            used[change] = 1 - used[change]
-
-
-def descend(X, w, start, z, k, local, glob, stop):
-    """All moves in turn until none lowers the objective; z is updated, k and the objective
-    returned."""
-    n, widest = len(X), int(np.diff(start).max())
-    F = objective(X, w, start, z, k, local, glob)
-    for _ in range(ROUNDS):
-        old = z.copy()
-        for _ in range(SWEEPS):  # groups choose, then means
-            before = z.copy()
-            cost = np.empty(min(widest * k, CACHE))
-            settle_groups(X, w, start, z, means(X, w, z, k, False)[0], k, local, cost, stop)
-            changed = np.count_nonzero(z != before)
-            k = close_gaps(z, np.bincount(z, minlength=k))
-            if stop[0] or changed <= n // 1000:  # the exact moves do the rest
-                break
-        for move in (move_rows, move_local):
-            C, W, N = means(X, w, z, min(n, k + 4) + 1, False)
-            move(X, w, start, z, C, W, N, local, glob, stop)
-            k = close_gaps(z, N)
-        while not stop[0]:  # each merge leaves one cluster fewer
-            C, W, N = means(X, w, z, k, False)
-            if merge_clusters(start, z, C, W, k, local, glob, stop) == 0:
-                break
-            k = close_gaps(z, np.bincount(z, minlength=k))
-        new = objective(X, w, start, z, k, local, glob)
-        if stop[0] or not new < F - TOL * abs(F):
-            if new > F:  # only rounding is left
-                z[:] = old
-                k = int(z.max()) + 1
-            break
-        F = new
-    return k, objective(X, w, start, z, k, local, glob)

@@ -61,8 +61,9 @@ def free_slot(N, otherwise):
 
 
 @kernel
-def move_rows(X, w, start, z, C, W, N, local, glob, stop):
-    """Each row in turn goes where the objective is lowest, by the exact change; returns the moves.
+def move_rows(X, w, start, z, rows, places, C, W, N, local, glob, stop):
+    """Each of `rows` (ascending) in turn goes to one of its `places`, or to a cluster of its own,
+    where the objective is lowest by the exact change, until none moves; returns the moves.
 
     From p to q: W_q w/(W_q+w)·‖x-μ_q‖² - W_p w/(W_p-w)·‖x-μ_p‖², λ_l more if q is new to the group,
     λ_l less if the row was alone in p in its group, λ_g more or less if q is opened or p emptied.
@@ -70,44 +71,53 @@ def move_rows(X, w, start, z, C, W, N, local, glob, stop):
     slots, moved = C.shape[0] - 1, 0
     count = np.zeros(slots, np.int64)
     for _ in range(SWEEPS):
-        now = 0
-        for j in range(start.shape[0] - 1):
-            for i in range(start[j], start[j + 1]):
-                count[z[i]] += 1
-            for i in range(start[j], start[j + 1]):
-                if stop[0]:
-                    return moved
-                p, wi, rest = z[i], w[i], 0.0
-                if N[p] == 1:
-                    leave = glob
-                elif W[p] - wi < HEAVY * W[p]:
-                    rest = rest_of_cluster(X, w, z, p, i, i + 1, C)
-                    leave = wi * rest / (wi + rest) * sqdist(X, i, C, slots)
-                else:
-                    leave = W[p] * wi / (W[p] - wi) * sqdist(X, i, C, p)
-                if count[p] == 1:
-                    leave += local
-                best, q = leave * (1 - TOL), -1
-                for c in range(slots):
-                    if N[c] > 0 and c != p:
-                        cost = W[c] * wi / (W[c] + wi) * sqdist(X, i, C, c)
-                        if count[c] == 0:
-                            cost += local
-                        if cost < best:
-                            best, q = cost, c
-                if local + glob < best and N[p] > 1:
-                    q = free_slot(N, q)
-                if q < 0:
-                    continue
-                now += 1
-                transfer(C, W, p, q, X, i, wi, N[p] == 1, N[q] == 0, rest)
-                N[p] -= 1
-                N[q] += 1
-                count[p] -= 1
-                count[q] += 1
-                z[i] = q
-            for i in range(start[j], start[j + 1]):
-                count[z[i]] = 0
+        now, j, a, b = 0, 0, 0, 0  # rows a to b are the group
+        for t in range(rows.shape[0]):
+            if stop[0]:
+                return moved
+            i = rows[t]
+            if i >= b:
+                for e in range(a, b):
+                    count[z[e]] = 0
+                while start[j + 1] <= i:
+                    j += 1
+                a, b = start[j], start[j + 1]
+                for e in range(a, b):
+                    count[z[e]] += 1
+            p, wi, rest = z[i], w[i], 0.0
+            if N[p] == 1:
+                leave = glob
+            elif W[p] - wi < HEAVY * W[p]:
+                rest = rest_of_cluster(X, w, z, p, i, i + 1, C)
+                leave = wi * rest / (wi + rest) * sqdist(X, i, C, slots)
+            else:
+                leave = W[p] * wi / (W[p] - wi) * sqdist(X, i, C, p)
+            if count[p] == 1:
+                leave += local
+            best, q, at = leave * (1 - TOL), -1, -1
+            for s in range(places.shape[1]):
+                c = places[t, s]
+                if c >= 0 and N[c] > 0 and c != p:
+                    cost = W[c] * wi / (W[c] + wi) * sqdist(X, i, C, c)
+                    if count[c] == 0:
+                        cost += local
+                    if cost < best:
+                        best, q, at = cost, c, s
+            if local + glob < best and N[p] > 1:
+                q = free_slot(N, q)
+                at = 0
+            if q < 0:
+                continue
+            now += 1
+            transfer(C, W, p, q, X, i, wi, N[p] == 1, N[q] == 0, rest)
+            N[p] -= 1
+            N[q] += 1
+            count[p] -= 1
+            count[q] += 1
+            z[i] = q
+            places[t, at] = p  # it may come back
+        for e in range(a, b):
+            count[z[e]] = 0
         moved += now
         if now == 0:
             break

@@ -146,16 +146,14 @@ def link_test(D, between, nearest, starts, rows, a, b, weights, window, t, w, se
                 continue
             seen[i] = pair
             other = np.inf
-            if n_ignored > 2:  # more than a and b themselves
+            for s in range(nearest.shape[1]):
+                if not ignored[nearest[i, s]]:
+                    other = D[i, nearest[i, s]]
+                    break
+            if other == np.inf and n_ignored >= nearest.shape[1]:
                 for c in range(k):
                     if not ignored[c] and D[i, c] < other:
                         other = D[i, c]
-            else:
-                for s in range(nearest.shape[1]):
-                    c = nearest[i, s]
-                    if c != a and c != b:
-                        other = D[i, c]
-                        break
             if (D[i, a] + D[i, b]) / 2 - gap2 / 4 <= other:
                 t[m], w[m] = D[i, a] - D[i, b], weights[i]
                 if t[m] <= 0:

@@ -53,6 +53,7 @@ class Space(Protocol):
     values: int  # rows × columns, of which the patience of the search depends
     crosses: bool  # has what `pool.py` asks for: sow, cross, glide
     neighbours: int  # clusters in a neighbourhood; 0: neighbourhoods are not renewed
+    passes: float  # of all rows over all centres, that the renewal may cost
     redraw_any: bool  # now and then re-draw any number of centres
     tries: int  # starts that are descended from
     exact_parts: bool  # if not, every cluster is halved, and `merge` decides
@@ -82,6 +83,9 @@ class Space(Protocol):
 
     def part(self, rows: np.ndarray, cap: int) -> "Space":
         """The space of some of the rows (ascending), with at most `cap` clusters."""
+
+    def whole(self) -> bool:
+        """Whether it is sure that no division of the rows is below one cluster."""
 
     def sample(self, size: int, rng: np.random.RandomState) -> "Space":
         """A space of about so many rows that stands for this one."""
@@ -128,9 +132,8 @@ def search_once(
     starts = [*(some.settle(C) for C in first), *(known if some is space else ())]
     history = [min(start.objective for start in starts)]
     best = combine(some, starts, effort, rng, history)  # 2.
-    starts += [best] * all(best is not start for start in starts)
     found = []
-    for start in sorted(starts, key=lambda d: d.objective)[: space.tries]:  # 3.
+    for start in different([*starts, best])[: space.tries]:  # 3.
         steps = [*history]
         found.append((descend(some, start, rng, run, steps), steps))
     now, history = min(found, key=lambda f: f[0].objective)
@@ -143,6 +146,15 @@ def search_once(
     if now is not rested:
         now = descend(space, now, rng, run, history)  # 5.
     return now, never_rising([*history, now.objective])
+
+
+def different(divisions: Sequence[Division]) -> list[Division]:
+    """Those that are not the same as another, the lowest first."""
+    lowest: list[Division] = []
+    for one in sorted(divisions, key=lambda d: d.objective):
+        if not (lowest and np.array_equal(one.labels, lowest[-1].labels)):
+            lowest.append(one)
+    return lowest
 
 
 def descend(
@@ -180,10 +192,12 @@ def split(space: Any, now: Division, rng: np.random.RandomState, run: Run) -> Di
         one, draws = space.part(rows, spare + 1), np.random.RandomState(seed)
         lowest, found = np.inf, None
         if space.exact_parts:
+            if one.whole():
+                return None
             lowest = one.division(np.zeros(len(rows), np.int64)).objective
             lowest -= TOL * abs(lowest)
         for _ in range(SPLITS):
-            labels, objective = one.relax(one.draw(2, draws))
+            labels, objective = one.relax(one.draw(2, draws), lowest)
             if objective < lowest:
                 lowest, found = objective, labels
         return found

@@ -27,8 +27,7 @@ AT_ONCE = 8  # neighbourhoods that are solved at the same time
 LOOKS = 32  # clusters that are looked at to find them
 CROWDED = 4096  # rows above which neighbourhoods of clusters of …
 FEW_ROWS = 8  # … so few rows are left alone: it would take for ever and gain little
-PASSES = 10  # the budget, in passes of all rows over all centres
-CHEAP = 1e8  # the budget is at least this, about a tenth of a second
+CHEAP = 1e7  # a pass counts as this at least, about a hundredth of a second
 PER_ROW = 6  # columns that cost as much as what a distance costs beside them
 SWEEPS = 30  # about so many passes over its rows are one trial
 TRIAL = 1e5  # what a trial costs beside them
@@ -54,8 +53,7 @@ def renew(
     trials = count_trials(space, k, effort)
     at_once = AT_ONCE if space.price.cap == space.n else 1  # they share the cap
     few = max(1.0, space.neighbours / k)  # then a re-draw is a restart, and crossings help less
-    budget = effort * max(CHEAP * few**2, PASSES * k * pass_cost(space))
-    budget = budget if space.crosses else np.inf
+    budget = effort * max(CHEAP * few**2, k * pass_cost(space)) * space.passes
     stage = Stage("searching", k)
     while unsettled and budget > 0:
         stage.at(k - len(unsettled), k)

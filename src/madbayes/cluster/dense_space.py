@@ -30,6 +30,8 @@ from madbayes._search.division import Division, without_gaps
 from madbayes._search.driver import SPLITS, Step
 from madbayes._search.price import Price
 
+MOST_COLUMNS = 128  # whose scatter matrix costs less than to try splits
+SURE = 1e-6  # what rounding may do to its eigenvalues is less than this
 SMALL = 1024  # so many rows are merged without over-segmenting
 MOST_SEEDS = 16_384  # more small clusters than these are found in boxes …
 BOX = 4096  # … of at most so many rows
@@ -47,6 +49,7 @@ class DenseSpace:
 
     crosses = True
     neighbours = 12
+    passes = 10.0
     redraw_any = True
     tries = 1
     exact_parts = True
@@ -96,6 +99,9 @@ class DenseSpace:
         rule = self.price.penalty, self.price.cap, self.unit
         labels, _, J = patient(moves.relax, self.X, self.w, centers, *rule, limit)
         return labels, J
+
+    def whole(self) -> bool:
+        return not self.unit and indivisible(self.X, self.w, self.price.penalty)
 
     # 1. Start
 
@@ -228,6 +234,20 @@ def draw(X: np.ndarray, w: np.ndarray, count: int, rng: np.random.RandomState) -
     """Rows far from each other (k-means++), fewer than `count` where rows are equal."""
     seeds = np.empty((count, X.shape[1]))
     return seeds[: patient(draws.draw_seeds, X, w, seeds, 0, rng.random_sample(count))]
+
+
+def indivisible(X: np.ndarray, w: np.ndarray, penalty: float) -> bool:
+    """Whether no division of these rows repays a penalty for each further cluster.
+
+    k clusters save at most the k - 1 largest eigenvalues of the scatter matrix (Ding & He 2004,
+    "K-means clustering via principal component analysis").
+    """
+    n, d = X.shape
+    if not penalty > 0 or d > min(n, MOST_COLUMNS):
+        return False
+    rows = X - np.average(X, axis=0, weights=w)
+    scatter = (w[:, None] * rows).T @ rows
+    return bool(np.linalg.eigvalsh(scatter)[-1] < penalty * (1 - SURE))
 
 
 def boxes(X: np.ndarray, rows: np.ndarray) -> Iterator[np.ndarray]:

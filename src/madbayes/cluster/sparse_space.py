@@ -42,6 +42,7 @@ class SparseSpace:
 
     crosses = True
     neighbours = 6  # a relaxation costs more here than among dense rows
+    passes = 10.0
     redraw_any = True
     tries = 1
     exact_parts = True
@@ -135,6 +136,9 @@ class SparseSpace:
                 continue
             if not now.objective < before.objective * (1 - TOL):
                 return now.labels, now.objective
+
+    def whole(self) -> bool:
+        return False
 
     # 1. Start
 

@@ -27,6 +27,14 @@ def new_state(source: Rows, weight: np.ndarray | None, run: Run) -> "Allocation"
     return Allocation(source, weight, run, segments(source.n, 16))
 
 
+def diagonal_part(G: np.ndarray) -> float:
+    """The largest c, rounding aside, with c·diag(G) <= G as matrices."""
+    root = np.sqrt(np.diag(G))
+    if G.shape[0] == 0 or not root.min() > 0:
+        return 0.0
+    return max(0.0, float(np.linalg.eigvalsh(G / np.outer(root, root))[0]) - 1e-9)
+
+
 class Allocation:
     """The rows of `source`, with `weight` (None: all ones), allocated to no feature at first."""
 
@@ -97,13 +105,15 @@ class Allocation:
         K = self.K
         G = self.A @ self.A.T
         R = kernels.triangle(G) if how == EXACT else G
+        ease = diagonal_part(G) if how == EXACT else 0.0
 
         def partial(cut: tuple[int, int]) -> tuple[int, float, np.ndarray, np.ndarray]:
             changed, rss = 0, 0.0
             S, T = np.zeros((K, K)), np.zeros((K, self.d))
             for i, j, X in self.pieces(cut):
                 flips, error = kernels.allocate(
-                    *(X, self.weight[i:j], self.Z[i:j], self.A, G, R, how, self.error[i:j], S, T)
+                    *(X, self.weight[i:j], self.Z[i:j], self.A, G, R, ease, how),
+                    *(self.error[i:j], S, T),
                 )
                 changed, rss = changed + flips, rss + error
             return changed, rss, S, T

@@ -8,12 +8,12 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from madbayes._engine.lloyd import serial
-from madbayes._engine.rows import Rows, segments
+from madbayes._engine.rows import Rows, on_disk, segments
 from madbayes._engine.threads import Run
 from madbayes.features.allocation import Allocation, new_state
 from madbayes.features.table import Table, turn
@@ -80,7 +80,8 @@ def best_start(
         A = fitted(table.sample(rows), first.assignments, run).A
         rows = None
     part = table if rows is None else table.sample(rows)
-    source = Rows(turn(part.X) if method.turns and A is None else part.X)
+    X = part.X if table.n * table.d > 2 * SEARCHED and rows is None else once(part.X)
+    source = Rows(turn(X) if method.turns and A is None else X)
     blocks = len(segments(source.n, 16)) > 1
 
     def one(at: int) -> Features:
@@ -98,7 +99,7 @@ def best_start(
     results = [one(at) for at in starts] if blocks else run(one, starts)  # 2.
     K = None if first is None else first.assignments.shape[1]
     best = min(results, key=lambda r: (r.components.shape[0] != K and K is not None, r.objective))
-    if rows is None and source.X is table.X:
+    if rows is None and source.X is X:
         return best
     state = fitted(part, best.assignments, run)
     if rows is None:  # the components in the columns of X
@@ -111,6 +112,11 @@ def best_start(
         *(state, np.random.RandomState(seeds[-1]), penalty, cap, first is not None)
     )
     return replace(settled, n_iter=best.n_iter, converged=best.converged and settled.converged)
+
+
+def once(X: Any) -> Any:
+    """Few rows as the kernels read them, so that passes need not convert them again and again."""
+    return X.astype(np.float64) if isinstance(X, np.ndarray) and not on_disk(X) else X
 
 
 def fitted(table: Table, Z: np.ndarray, run: Run) -> Allocation:

@@ -30,7 +30,8 @@ from madbayes._kernels.ward import merge_below
 from madbayes._search.division import Division, without_gaps
 from madbayes._search.driver import SAMPLE, Step
 from madbayes._search.price import SharedPrice
-from madbayes.cluster.dense_space import draw
+from madbayes.cluster.dense_space import draw, indivisible
+from madbayes.multi import descent
 
 SEEDS = 256  # small clusters to start from
 SAMPLE_GROUPS = 32  # fewer groups than this are not a sample of the groups
@@ -48,6 +49,7 @@ class GroupedSpace:
 
     crosses = False
     neighbours = 8
+    passes = 200.0  # more than where divisions can be crossed
     redraw_any = False
     tries = 3
     exact_parts = True
@@ -78,13 +80,24 @@ class GroupedSpace:
         F = hdp.objective(self.X, self.w, self.start, z, k, *self.penalties)
         return Division(z, C, W, F)
 
+    @property
+    def problem(self) -> descent.Problem:
+        return descent.Problem(self.X, self.w, self.start, *self.penalties)
+
     def settle(self, centers: np.ndarray) -> Division:
-        return self.division(self.relax(centers)[0])
+        z, k = descent.nearest(self.problem, centers, self.run)
+        descent.settle(self.problem, z, k, self.run)
+        return self.division(z)
 
     def relax(self, centers: np.ndarray, limit: float = np.inf) -> tuple[np.ndarray, float]:
-        z, k = moves.nearest_centers(self.X, centers)
-        k, F = patient(hdp.descend, self.X, self.w, self.start, z, k, *self.penalties)
-        return z, F
+        z, k = descent.nearest(self.problem, centers)
+        return z, self.descend(z, k, limit)[1]
+
+    def descend(self, z: np.ndarray, k: int, limit: float = np.inf) -> tuple[int, float]:
+        """All moves; a part, which is one item among many, as one piece of work."""
+        if self.run is serial:
+            return patient(descent.descend, self.problem, z, k, limit, serial)
+        return descent.descend(self.problem, z, k, limit, self.run)
 
     def part(self, rows: np.ndarray, cap: int) -> "GroupedSpace":
         price = self.price.part(min(cap, len(rows)))
@@ -112,6 +125,9 @@ class GroupedSpace:
     def redraw(self, centers: np.ndarray, most: int, rng: np.random.RandomState) -> np.ndarray:
         return draws.redraw_some(self.X, self.w, centers, most, rng.random_sample(3 + 2 * most))
 
+    def whole(self) -> bool:
+        return indivisible(self.X, self.w, self.price.penalty)
+
     # 1. Start
 
     def first_centers(self, rng: np.random.RandomState) -> Iterator[np.ndarray]:
@@ -136,5 +152,5 @@ class GroupedSpace:
     def move(self, now: Division) -> Division:
         """All moves of the kernel, until none lowers F."""
         z = now.labels.copy()
-        patient(hdp.descend, self.X, self.w, self.start, z, now.k, *self.penalties)
+        self.descend(z, now.k)
         return self.division(z)

@@ -35,7 +35,7 @@ from madbayes._engine.groups import Grouped
 from madbayes._engine.progress import Stage
 from madbayes._engine.threads import Run
 from madbayes._kernels import hdp
-from madbayes._kernels.moves import means, nearest_centers
+from madbayes._kernels.moves import means
 from madbayes._kernels.rows import squared_error
 from madbayes._search.division import Division
 from madbayes._search.driver import descend
@@ -43,6 +43,7 @@ from madbayes._search.price import SharedPrice
 from madbayes._search.renewal import renew
 from madbayes._search.staircase import Choice, Staircase, in_words
 from madbayes.cluster.path import find_path
+from madbayes.multi.descent import nearest
 from madbayes.multi.grouped_space import GroupedSpace
 
 SAMPLE = 4000  # rows that candidates are made from
@@ -92,7 +93,7 @@ def varying_columns(space: GroupedSpace, rng: np.random.RandomState) -> float:
     """2. How many columns vary within small clusters, as their principal variances say."""
     X, w = space.X, space.w
     seeds = space.draw(max(1, min(MOST, len(X) // 8)), rng)
-    z, k = nearest_centers(X, seeds)
+    z, k = nearest(space.problem, seeds)
     R = (X - means(X, w, z, k, False)[0][z]) * np.sqrt(w)[:, None]
     R *= power_of_two(float(np.abs(R).max()))  # fourth powers follow
     S = R.T @ R if R.shape[1] <= R.shape[0] else R @ R.T  # the same eigenvalues but zeros
@@ -132,7 +133,7 @@ def candidates(
     for local in levels:
         stage.step()
         here = space.at(local, given[1] or float(2 / d * total / min(MOST, len(X)) ** (1 + 2 / d)))
-        now = here.settle(here.merged_seeds(rng))
+        now = here.move(here.settle(here.merged_seeds(rng)))
         found.append(describe(here, now, d))
         while given[1] is None and now.k > 1:
             here = here.at(local, STEP * here.price.penalty)
@@ -150,7 +151,8 @@ def groups_matter(
     for _ in range(SHUFFLES):
         mixed = rng.permutation(len(space.X))
         shuffled = replace(space, X=space.X[mixed], w=space.w[mixed]).at(best.local, best.glob)
-        words.append(description_length(shuffled, shuffled.settle(centers).labels, d))
+        settled = shuffled.move(shuffled.settle(centers))
+        words.append(description_length(shuffled, settled.labels, d))
     return best.words < min(words) - MARGIN[0] - MARGIN[1] * space.w.sum()
 
 
