@@ -65,6 +65,6 @@ def depth(A, flow, n_first, *, steps, height, spare, unit):
     if found is None:
         return -9.0
     at, lower = found
-    count = edges[lower] / unit
-    left = (count * min(flows[at] / flows[lower], 1) + spare) / (count + spare)
-    return math.sqrt(8 * count) * (1 - left**0.25)
+    links = edges[lower]
+    left = (links * min(flows[at] / flows[lower], 1) + spare) / (links + spare)
+    return math.sqrt(8 * links / unit) * (1 - left**0.25)

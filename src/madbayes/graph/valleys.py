@@ -45,10 +45,10 @@ STEPS = 100  # averages along the links
 LIMIT = 1000  # nodes of each side that are looked at, those nearest to the boundary
 HEIGHT = 0.75  # the quantile that is the height of a side
 ROWS = 4.0  # near a side for each unit of links across it
-SPARE = 0.1  # units of links that no valley is without: so that one link more or less is not all
-LEVEL = 0.05  # how often chance may reach as far, over all places
+SPARE = 2.0  # links that are added to middle and side: one more or less is chance
+LEVEL = 0.3  # valleys as deep in all places by chance, if places were independent
 LEAST = 2.2  # z of a valley that stands out from those before
-APART = 1.8  # and its ratio to the largest of them
+APART = 1.7  # and its ratio to the largest of them
 FEW = 0.05  # a graph of nearest neighbours: so few rows have hardly more than their own k
 NONE = -9.0  # z where there is no valley at all
 KEPT = 32  # steps of the staircase
@@ -86,22 +86,22 @@ def join(
 ) -> Joined:
     """2 to 5, until nothing is linked any more; `unit` links come and go together."""
     where = np.full(labels.size, -1, np.int64)
+    spare = SPARE * float(walk.mean()) if walk.size else 1.0
 
     def measure(one: np.ndarray, other: np.ndarray) -> float:
         few, many = (one, other) if one.size <= other.size else (other, one)
         found = valley(indptr, indices, walk, flow, few, many, where, LIMIT, STEPS, HEIGHT)
-        return depth(*found, unit)
+        return depth(*found, unit, spare)
 
     return shallowest_first(indptr, indices, labels, measure)
 
 
-def depth(middle: float, side: float, links: float, unit: float) -> float:
+def depth(middle: float, side: float, links: float, unit: float, spare: float) -> float:
     """4. z of a valley; `links` cross the side."""
     if not np.isfinite(middle):
         return NONE
-    count = links / unit
-    share = (count * min(middle / side, 1.0) + SPARE) / (count + SPARE)
-    rows = ROWS * count
+    share = (links * min(middle / side, 1.0) + spare) / (links + spare)
+    rows = ROWS * links / unit
     return float(np.sqrt(2.0) * (np.sqrt(rows) - np.sqrt(rows * np.sqrt(share))))
 
 
