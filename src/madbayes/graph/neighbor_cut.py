@@ -1,8 +1,9 @@
 """Clusters of any shape: the graph of nearest neighbours, cut where there is a valley (KJ 5.2).
 
 1. *Neighbours* (`neighbors.py`): each row is linked to its nearest rows.
-2. *Pieces*: the penalized normalized cut of that graph (of few rows: of fewer neighbours), F = Σ_c (conductance_c - θ), at a high
-   resolution θ (`search.py`); with a resolution given, that is the answer.
+2. *Pieces*: the penalized normalized cut of that graph, F = Σ_c (conductance_c - θ), at a high
+   resolution θ (`search.py`); with a resolution given, that is the answer. Otherwise, of few rows,
+   only the nearest of the neighbours count.
 3. *Valleys* (`valleys.py`): pieces without a valley between them are joined.
 4. *Borders*: a row goes to the cluster that holds more of its links than its own.
 """
