@@ -90,8 +90,10 @@ def join(
 
     def measure(one: np.ndarray, other: np.ndarray) -> float:
         few, many = (one, other) if one.size <= other.size else (other, one)
-        found = valley(indptr, indices, walk, flow, few, many, where, LIMIT, STEPS, HEIGHT)
-        return depth(*found, unit, spare)
+        middle, side, links = valley(
+            indptr, indices, walk, flow, few, many, where, LIMIT, STEPS, HEIGHT
+        )
+        return depth(middle, side, links, unit, spare)
 
     return shallowest_first(indptr, indices, labels, measure)
 
