@@ -1,6 +1,6 @@
 # make demo    find the clusters of the Old Faithful eruptions, and write a report about them
 # make test    lint, then every test
-# make test-cpus  every test as other processors would run it (takes hours)
+# make test-cpus  every test as other processors would run it (an hour)
 # make lint    ruff, mypy, import-linter
 # make docs    the site, into docs/_build/html
 # make reproduce  the experiments of the papers, into experiments/results

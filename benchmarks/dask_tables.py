@@ -1,18 +1,16 @@
 """KMeans of a Dask table: workers, chunks, bytes; against one machine and against dask-ml.
 
-    python benchmarks/dask_tables.py [--rows N] [--columns D] [--clusters K]
-
 Workers are processes of one thread each on this machine. From the same centres, so many passes for
-each. Where dask-ml can be imported it runs too. Bytes are what workers and scheduler send while a
-pass runs, as the workers count them.
+each. Where dask-ml can be imported it runs too. Bytes are what workers receive from each other
+while a pass runs, as they count them.
 """
 
-import argparse
 import logging
 import time
 import warnings
 
 import numpy as np
+from common import stamp, table
 
 PASSES = 8
 
@@ -59,57 +57,55 @@ def per_pass(fit, count=lambda: 0):
     return (long - short) / PASSES, model, counted
 
 
-def main():
-    parser = argparse.ArgumentParser()
-    for name, value in (("rows", 400_000), ("columns", 32), ("clusters", 100)):
-        parser.add_argument(f"--{name}", type=int, default=value)
-    parser.add_argument("--workers", type=int, help="only this number of workers")
-    args = parser.parse_args()
+def measure(quick):
     from distributed import Client, LocalCluster
 
     warnings.simplefilter("ignore")
-    n, d, k = args.rows, args.columns, args.clusters
+    n, d, k = (40_000, 16, 20) if quick else (400_000, 32, 100)
     X = rows_of(n, d, k)
     init = X[np.linspace(0, n - 1, k).astype(int)].astype(np.float64)
     ours(k, init, 2).fit(X)  # compiled
     one, model, _ = per_pass(lambda m: ours(k, init, m).fit(X))
-    print(f"{n:,} × {d} float32, k={k}; a pass in seconds")
-    print(f"one machine, one thread: {one:.3f}")
-    for workers, chunk in ((1, n // 16), (2, n // 16), (2, n // 4), (2, n // 256)):
-        if args.workers not in (None, workers):
-            continue
+    lines = [["one machine, one thread", f"{one:.3f} s", "", "", "", ""]]
+    for workers, chunks in ((1, 16), (2, 16), (2, 4), (2, 256)):
         with (
             LocalCluster(
                 n_workers=workers,
                 threads_per_worker=1,
+                host="127.0.0.1",
                 dashboard_address=None,
                 silence_logs=logging.CRITICAL,
             ) as cluster,
             Client(cluster) as client,
         ):
-            measure(client, X, chunk, k, init, model)
+            name = f"{workers} worker{'s' * (workers > 1)}, {chunks} chunks"
+            lines.append([name, *compare(client, X, n // chunks, k, init, model)])
+    header = ["where", "a pass", "sent in a pass", "the same bits", "first fit", "dask-ml, a pass"]
+    return "\n\n".join([stamp(), f"{n:,}×{d} float32, k = {k}.", table(header, lines)])
 
 
-def measure(client, X, chunk, k, init, model):
-    """One line for us and one for dask-ml, on the workers of `client`."""
+def compare(client, X, chunk, k, init, model):
+    """The cells of one line, on the workers of `client`."""
     import dask.array as da
 
-    table = da.from_array(X, chunks=(chunk, -1)).persist()
-    first, _ = timed(lambda: ours(k, init, 1).fit(table))  # the workers compile or load
-    spread, other, moved = per_pass(lambda m: ours(k, init, m).fit(table), lambda: received(client))
+    rows = da.from_array(X, chunks=(chunk, -1)).persist()
+    first, _ = timed(lambda: ours(k, init, 1).fit(rows))  # the workers compile or load
+    spread, other, moved = per_pass(lambda m: ours(k, init, m).fit(rows), lambda: received(client))
     same = np.array_equal(model.cluster_centers_, other.cluster_centers_)
-    print(
-        f"{len(client.nthreads())} workers, chunks of {chunk:,}: {spread:.3f}, {moved / 2**20:.2f} "
-        f"MB a pass between workers; the same bits: {same}; first fit {first:.1f}"
-    )
+    cells = [
+        f"{spread:.3f} s",
+        f"{moved / 2**20:.2f} MB",
+        "yes" if same else "NO",
+        f"{first:.1f} s",
+    ]
     try:
         from dask_ml.cluster import KMeans as Other
     except ImportError:
-        return
+        return [*cells, "not installed"]
     start32 = init.astype(np.float32)
-    theirs, _, _ = per_pass(lambda m: Other(k, init=start32, max_iter=m, tol=0).fit(table))
-    print(f"    dask-ml on the same: {theirs:.3f}")
+    theirs, _, _ = per_pass(lambda m: Other(k, init=start32, max_iter=m, tol=0).fit(rows))
+    return [*cells, f"{theirs:.3f} s"]
 
 
 if __name__ == "__main__":
-    main()
+    print(measure(quick=False))

@@ -89,10 +89,26 @@ def fit_peer(rows, penalty):
     return model.labels_, model.n_iter_
 
 
+def fit_stream(rows, penalty):
+    from madbayes import OnlineDPMeans
+
+    return OnlineDPMeans(penalty, random_state=0).fit(rows).labels_, 1
+
+
+def fit_peer_batches(rows, penalty):
+    from pdc_dp_means import MiniBatchDPMeans
+
+    sys.excepthook = sys.unraisablehook = lambda *_: None
+    model = MiniBatchDPMeans(n_clusters=1, n_init=1, random_state=0, delta=penalty).fit(rows)
+    return model.labels_, model.n_iter_
+
+
 CONTENDERS = {
     "madbayes, paper": fit_paper,
     "madbayes, search": fit_search,
+    "madbayes, OnlineDPMeans": fit_stream,
     PEER: fit_peer,
+    f"{PEER}, mini-batches": fit_peer_batches,
 }
 
 
@@ -133,7 +149,7 @@ def one_cluster_repays(rows, k):
 
 
 def run(task, python):
-    python = python if task["who"] == PEER else sys.executable
+    python = python if task["who"].startswith(PEER) else sys.executable
     try:
         return in_process(__file__, task, python=python, timeout=PATIENCE)
     except subprocess.TimeoutExpired:
@@ -144,7 +160,8 @@ def compare(name, rows, penalty, why, repeats, folder, python, reason):
     say(f"{name}: {rows.shape[0]}×{rows.shape[1]}, penalty {penalty:.4g}, {why}")
     paths = {"rows": str(folder / "rows.npy"), "labels": str(folder / "labels.npy")}
     np.save(paths["rows"], rows)
-    best = {} if python else {PEER: {"missing": reason}}
+    theirs = [who for who in CONTENDERS if who.startswith(PEER)]
+    best = {} if python else {who: {"missing": reason} for who in theirs}
     for _ in range(repeats):
         for who in CONTENDERS:
             if who in best and best[who].get("seconds", np.inf) > 60:

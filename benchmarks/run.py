@@ -9,6 +9,7 @@ import argparse
 
 import anytime
 import cosine
+import dask_tables
 import dp_means
 import ellipses
 import features
@@ -37,6 +38,7 @@ SCRIPTS = {
     "cosine": cosine,
     "online": online,
     "out_of_core": out_of_core,
+    "dask_tables": dask_tables,
     "medoids": medoids,
     "ellipses": ellipses,
     "graphs": graphs,

@@ -11,6 +11,7 @@ import os
 import platform
 import subprocess
 import sys
+from itertools import cycle
 
 from llvmlite.binding import get_host_cpu_features
 
@@ -18,7 +19,7 @@ QUICK = ["tests/test_kmeans.py", "tests/test_cosine.py", "tests/test_kernel_dp_m
 
 
 def settings(quick: bool) -> list[dict[str, str]]:
-    """Environments, one for each run."""
+    """Environments, one for each run: every product and every number of threads in one of them."""
     products = ["ARMV8"]
     if platform.machine().lower() in ("x86_64", "amd64"):
         products = ["Prescott", "Haswell", "Zen"]
@@ -30,7 +31,9 @@ def settings(quick: bool) -> list[dict[str, str]]:
     if quick:
         return runs[:1]
     runs.append({"NUMBA_CPU_NAME": "generic", "NUMBA_CPU_FEATURES": ""})
-    return runs + [{"OPENBLAS_NUM_THREADS": str(count)} for count in (1, 2, 4)]
+    for run, threads in zip(runs, cycle("142"), strict=False):
+        run["OPENBLAS_NUM_THREADS"] = threads
+    return runs
 
 
 def main(arguments: list[str]) -> int:

@@ -2,6 +2,8 @@
 
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
 import warnings
@@ -413,7 +415,7 @@ def test_the_command_line(cluster, tmp_path):
     import madbayes
     from madbayes.cli.app import app
 
-    X = blobs(2_000, 2, 3, dtype=np.float64)
+    X = blobs(2_000, 2, 3, seed=1, dtype=np.float64)
     frame = pd.DataFrame({"a": X[:, 0], "b": 1_000 * X[:, 1], "name": "x"})
     (tmp_path / "big").mkdir()
     frame[:1_200].to_parquet(tmp_path / "big" / "0.parquet")
@@ -421,7 +423,7 @@ def test_the_command_line(cluster, tmp_path):
     address, out = cluster.scheduler.address, tmp_path / "out"
     run = CliRunner().invoke
     command = ["cluster", str(tmp_path / "big"), "--scheduler", address, "--out", str(out)]
-    done = run(app, [*command, "--n-clusters", "3"])
+    done = run(app, command)
     assert done.exit_code == 0, done.output
     assert "3 clusters in 2000 rows" in done.output.replace(",", "")
     model = madbayes.load(out / "model.npz")
@@ -446,3 +448,30 @@ def test_a_client_that_closes(cluster):
 def close(client):
     client.close()
     return np.zeros((3, 3))
+
+
+def test_a_scheduler_that_dies(tmp_path):
+    begin = [sys.executable, "-m", "dask", "scheduler", "--host", "127.0.0.1", "--port", "0"]
+    note = tmp_path / "scheduler.json"
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    file = ["--scheduler-file", str(note), "--no-dashboard"]
+    work = [sys.executable, "-m", "dask", "worker", "--nthreads", "1", "--no-nanny", *file]
+    table = da.from_array(blobs(4_000, 3, 3), chunks=(500, -1))
+    with (
+        subprocess.Popen([*begin, *file], **quiet) as scheduler,
+        subprocess.Popen(work, **quiet) as worker,
+    ):
+        try:
+            client = distributed.Client(scheduler_file=str(note), set_as_default=False, timeout=60)
+            client.wait_for_workers(1)
+
+            def then_kill(X, k, rng):
+                scheduler.kill()
+                return np.eye(k)
+
+            with client.as_current(), pytest.raises(Lost, match="scheduler was lost"):
+                KMeans(3, init=then_kill, tol=0).fit(table)
+            client.close(timeout=1)
+        finally:
+            scheduler.kill()
+            worker.kill()

@@ -280,12 +280,11 @@ def test_farthest_first():
 @given(st.integers(0, 10**6), st.integers(1, 40), st.integers(1, 3), st.integers(1, 300))
 def test_properties(seed, n, d, penalty):
     r = np.random.default_rng(seed)
-    X = r.integers(-9, 10, (n, d)).astype(float)
-    # Thirds, so that no squared distance of whole numbers is equal to a penalty.
-    model = OnlineDPMeans(penalty + 1 / 3).partial_fit(X)
+    X = 6 * r.normal(size=(n, d))[r.integers(0, n, n)]  # some twice, and never two distances equal
+    model = OnlineDPMeans(penalty).partial_fit(X)
     assert model.counts_.sum() == pytest.approx(n)
     np.testing.assert_allclose(model.counts_ @ model.cluster_centers_, X.sum(axis=0), atol=1e-9)
-    shifted = OnlineDPMeans(4 * (penalty + 1 / 3)).partial_fit(2 * X + 64)
+    shifted = OnlineDPMeans(4 * penalty).partial_fit(2 * X + 64)
     np.testing.assert_array_equal(shifted.labels_, model.labels_)
     assert OnlineDPMeans(1e9).partial_fit(X).n_clusters_ == 1
     assert OnlineDPMeans(1e-9).partial_fit(X).n_clusters_ == len(np.unique(X, axis=0))
