@@ -1,6 +1,7 @@
 """Clusters of many shapes, and rows without any: `SHAPES` and `NOISE`, each (n, rng) -> (X, y).
 
-`SEEN` were looked at while the rules of `NeighborCut` were made; the others were not.
+`SEEN` were looked at while the rules of `NeighborCut` were made; the others were not, but for
+circles and groups of unequal size, whose like were looked at when the rule was last changed.
 """
 
 import numpy as np

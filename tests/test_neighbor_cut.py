@@ -18,7 +18,7 @@ from madbayes._kernels.valleys import valley
 from madbayes.graph import neighbors
 from madbayes.graph.linking import neighbour_graph
 from madbayes.graph.neighbors import Neighbours, of_distances
-from madbayes.graph.valleys import LEVEL, Joined, depth, staircase
+from madbayes.graph.valleys import Joined, depth, staircase
 
 
 @parametrize_with_checks([NeighborCut(), NeighborCut(5, metric="cosine", resolution=0.4)])
@@ -101,24 +101,42 @@ def test_depth_is_the_plain_loop(seed):
     one, other = np.arange(25), np.arange(25, 45)
     where = np.full(45, -1)
     given = A.indptr, A.indices, A.data, flow.data, one, other, where, 99, 15, 0.9
-    found = depth(*valley(*given), n=45, unit=0.5)
+    found = depth(*valley(*given), unit=0.5, spare=0.3)
     assert (where == -1).all()
     # `valley` takes the nodes from the border outwards: only ties of levels could tell
     dense = A.toarray(), flow.toarray()
-    expected = reference.depth(*dense, 25, steps=15, height=0.9, level=LEVEL, unit=0.5)
+    expected = reference.depth(*dense, 25, steps=15, height=0.9, spare=0.3, unit=0.5)
     assert found == pytest.approx(expected, rel=1e-6)
 
 
 def test_a_valley_counts_beyond_chance_or_when_it_stands_out():
-    def supported(z, chance):
+    def supported(z, n):
+        labels = np.arange(n) % (len(z) + 1)
         pairs = np.array([[0, i + 1] for i in range(len(z))])
-        joined = Joined(np.arange(len(z) + 1), np.array(z), np.full(len(z), chance), pairs)
-        return staircase(joined, None).best().number
+        return staircase(Joined(labels, np.array(z), pairs), None).best().number
 
-    assert supported([1.0, 1.5, 2.5, 2.6], 3.0) == 2 + 1  # 2.5 is more than 1.6 times 1.5
-    assert supported([1.0, 1.8, 2.4, 2.8], 3.0) == 1
-    assert supported([1.0, 1.8, 2.4, 2.6], 2.5) == 2
-    assert supported([0.1, 0.9, 2.3], 3.0) == 1  # shallow, whatever came before
+    # In 1000 independent places chance makes 0.3 valleys of 3.43, in 10,000 of 4.01
+    assert supported([1.0, 1.3, 2.5, 2.6], 1000) == 2 + 1  # 2.5 is more than 1.7 times 1.3
+    assert supported([1.0, 1.8, 3.0, 3.4], 1000) == 1
+    assert supported([1.0, 2.0, 3.0, 3.9], 1000) == 2
+    assert supported([1.0, 2.0, 3.0, 3.9], 10_000) == 1  # more places
+    assert supported([0.1, 0.9, 2.1], 1000) == 1  # shallow, whatever came before
+
+
+def test_few_links_left_of_few_count_as_the_rows_that_are_missing():
+    """A filament's side has a few dozen links: none left in the middle is no chance, a fifth is."""
+    none, fifth = (depth(middle, 30.0, 30.0, unit=7.5, spare=0.5) for middle in (0.0, 6.0))
+    assert none > 3.3 and fifth < 2
+
+
+def test_few_rows_look_at_few_neighbours():
+    """Two crescents of 100 rows: 30 neighbours lie beyond the gap, and the cut leaves them out."""
+    X, y = make_moons(200, noise=0.05, random_state=1)
+    asked = [NeighborCut(k, random_state=0).fit(X) for k in (10, 15, 30)]
+    for model in asked:
+        np.testing.assert_array_equal(model.labels_, asked[0].labels_)
+    assert ari(y, asked[0].labels_) > 0.99
+    assert asked[2].graph_.nnz > 2 * asked[0].graph_.nnz  # the graph is what was asked for
 
 
 def shapes():

@@ -1,7 +1,6 @@
 """The depth of the valley between two groups of nodes, as plain loops over dense matrices."""
 
 import math
-from statistics import NormalDist
 
 import numpy as np
 
@@ -17,18 +16,11 @@ def levels(A, side, steps):
     return level
 
 
-def profile(level, A, flow):
-    """For each place between two nodes: the weight that crosses it, and the rows it comes from."""
+def profile(level, flow):
+    """For each place between two nodes: the weight that crosses it."""
     order = np.argsort(level, kind="stable")
-    A, flow = A[np.ix_(order, order)], flow[np.ix_(order, order)]
-    n = len(A)
-    crossing = np.array([flow[: p + 1, p + 1 :].sum() for p in range(n - 1)])
-    rows = np.zeros(n - 1)
-    for i in range(n):
-        reached = [*np.flatnonzero(A[i]), i]
-        for p in range(n - 1):
-            rows[p] += min(reached) <= p < max(reached)
-    return crossing, rows
+    flow = flow[np.ix_(order, order)]
+    return np.array([flow[: p + 1, p + 1 :].sum() for p in range(len(flow) - 1)])
 
 
 def lowest(crossing, half, height):
@@ -59,8 +51,8 @@ def steps_away(A, group):
     return away
 
 
-def depth(A, flow, n_first, *, steps, height, level, unit):
-    """z of the groups 0 … n_first - 1 and the rest, and what chance makes of it."""
+def depth(A, flow, n_first, *, steps, height, spare, unit):
+    """z of the groups 0 … n_first - 1 and the rest."""
     n = len(A)
     before, behind = (steps_away(A, list(r)) for r in (range(n_first), range(n_first, n)))
     side = {i: -away - 0.5 for i, away in before.items()}
@@ -68,13 +60,11 @@ def depth(A, flow, n_first, *, steps, height, level, unit):
     reached = sorted(side)
     A, flow = A[np.ix_(reached, reached)], flow[np.ix_(reached, reached)]
     order = levels(A, np.array([side[i] for i in reached]), steps)
-    flows, rows = profile(order, A, flow)
-    edges, _ = profile(order, A, A)
+    flows, edges = profile(order, flow), profile(order, A)
     found = lowest(flows, 0.5 * flow[A > 0].mean(), height)
     if found is None:
-        return -9.0, math.inf
+        return -9.0
     at, lower = found
-    count = edges[lower] / unit
-    z = math.sqrt(2 * count + 3 / 4) - math.sqrt(2 * count * flows[at] / flows[lower] + 3 / 4)
-    places = max(n / max(rows[lower], 1), 1)
-    return z, NormalDist().inv_cdf(1 - level / places)
+    links = edges[lower]
+    left = (links * min(flows[at] / flows[lower], 1) + spare) / (links + spare)
+    return math.sqrt(8 * links / unit) * (1 - left**0.25)

@@ -78,8 +78,7 @@ def levels(ptr, J, W, side, steps):
 
 @kernel
 def valley(indptr, indices, walk, flow, one, other, where, limit, steps, height):
-    """The valley between two groups of nodes: middle and side by `flow`, the side by `walk`, and
-    the rows with edges across it.
+    """The valley between two groups of nodes: middle and side by `flow`, and the side by `walk`.
 
     The first is inf where there is no valley. `where`: -1 for each node of the graph.
     """
@@ -112,10 +111,8 @@ def valley(indptr, indices, walk, flow, one, other, where, limit, steps, height)
     rank = np.empty(m, np.int64)
     for p in range(m):
         rank[order[p]] = p
-    # Edges that cross each level, and the rows they belong to
-    flows, edges, rows = np.zeros(m), np.zeros(m), np.zeros(m)
+    flows, edges = np.zeros(m), np.zeros(m)  # of the edges that cross each level
     for i in range(m):
-        low = high = rank[i]
         for e in range(ptr[i], ptr[i + 1]):
             r = rank[J[e]]
             if r > rank[i]:
@@ -123,15 +120,12 @@ def valley(indptr, indices, walk, flow, one, other, where, limit, steps, height)
                 flows[r] -= V[e]
                 edges[rank[i]] += W[e]
                 edges[r] -= W[e]
-            low, high = min(low, r), max(high, r)
-        rows[low] += 1
-        rows[high] -= 1
     flows, edges = np.maximum(np.cumsum(flows)[:-1], 0.0), np.maximum(np.cumsum(edges)[:-1], 0.0)
     half = 0.5 * V.sum() / V.size
     at, lower = lowest(flows, half, height)
     if at < 0:
-        return np.inf, 1.0, 0.0, 1.0
-    return flows[at], flows[lower], edges[lower], np.cumsum(rows)[lower]
+        return np.inf, 1.0, 0.0
+    return flows[at], flows[lower], edges[lower]
 
 
 @inner

@@ -7,6 +7,8 @@ import scipy.sparse as sp
 
 from madbayes._kernels.neighbors import shared_neighbours
 
+REACH, LEAST = 0.7, 8  # neighbours that a cut looks at: so many times the root of the rows, or more
+
 
 class Linked(NamedTuple):
     """The graph of the rows, and what their neighbours tell."""
@@ -16,6 +18,23 @@ class Linked(NamedTuple):
     distance: np.ndarray | None  # to the neighbours
     nearest: np.ndarray | None  # which these are
     recall: float
+
+
+def link(distance: np.ndarray, nearest: np.ndarray, weights: str, recall: float) -> Linked:
+    """The graph of rows and their neighbours."""
+    A = neighbour_graph(nearest, weights)
+    return Linked(A, crossing_weights(A, density(distance)), distance, nearest, recall)
+
+
+def narrowed(linked: Linked, weights: str) -> Linked:
+    """Only the nearest of the neighbours where rows are few: the others lie beyond gaps."""
+    if linked.distance is None or linked.nearest is None:
+        return linked
+    n, k = linked.nearest.shape
+    m = max(LEAST, round(REACH * np.sqrt(n)))
+    if k <= m:
+        return linked
+    return link(linked.distance[:, :m], linked.nearest[:, :m], weights, linked.recall)
 
 
 def neighbour_graph(index: np.ndarray, weights: str) -> sp.csr_array:

@@ -2,7 +2,8 @@
 
 1. *Neighbours* (`neighbors.py`): each row is linked to its nearest rows.
 2. *Pieces*: the penalized normalized cut of that graph, F = Σ_c (conductance_c - θ), at a high
-   resolution θ (`search.py`); with a resolution given, that is the answer.
+   resolution θ (`search.py`); with a resolution given, that is the answer. Otherwise, of few rows,
+   only the nearest of the neighbours count.
 3. *Valleys* (`valleys.py`): pieces without a valley between them are joined.
 4. *Borders*: a row goes to the cluster that holds more of its links than its own.
 """
@@ -20,14 +21,7 @@ from madbayes._estimators.novelty import calibrate, p_values
 from madbayes._estimators.saving import SaveMixin
 from madbayes.graph.graph_cut import check_resolution
 from madbayes.graph.input import check_graph, connected_part
-from madbayes.graph.linking import (
-    Linked,
-    crossing_weights,
-    density,
-    neighbour_graph,
-    reach,
-    settle_borders,
-)
+from madbayes.graph.linking import Linked, link, narrowed, reach, settle_borders
 from madbayes.graph.neighbors import Neighbours, of_distances
 from madbayes.graph.new_rows import NewRowsMixin
 from madbayes.graph.search import (
@@ -59,7 +53,8 @@ class NeighborCut(NewRowsMixin, SaveMixin, ClusterMixin, BaseEstimator):
     ----------
     n_neighbors : int, default=15
         Each row is linked to so many nearest rows (to all others, if there are fewer). Lower values
-        see thinner gaps, higher ones need fewer rows to be sure.
+        see thinner gaps, higher ones need fewer rows to be sure. With ``resolution="auto"`` the cut
+        looks at the nearest 0.7 √n_rows of them (8 at least): more would reach over the gaps.
     metric : str or callable, default="euclidean"
         "cosine", or any other of `sklearn.neighbors.NearestNeighbors`. "precomputed": X holds the
         distances between the rows, all of them or (sparse) those to the nearest, as from
@@ -165,7 +160,9 @@ class NeighborCut(NewRowsMixin, SaveMixin, ClusterMixin, BaseEstimator):
             linked = self._link(X, rng)
             graph, used = connected_part(linked.A, "normalized")
             if resolution == "auto":
-                labels = self._join(linked, graph, used, hint, rng, effort)
+                near = narrowed(linked, self.weights)
+                given = (graph, used) if near is linked else connected_part(near.A, "normalized")
+                labels = self._join(near, *given, hint, rng, effort)
                 division = measure(graph, labels[used]) if used.size else NOTHING
                 resolution = least_resolution(graph, division)
                 history, self.converged_ = [division.objective(resolution)], True
@@ -212,8 +209,7 @@ class NeighborCut(NewRowsMixin, SaveMixin, ClusterMixin, BaseEstimator):
             found = near.of_themselves(min(k, X.shape[0] - 1))
             recall = near.recall(found[1])
             self._neighbours = near
-        A = neighbour_graph(found[1], self.weights)
-        return Linked(A, crossing_weights(A, density(found[0])), *found, recall)
+        return link(*found, self.weights, recall)
 
     def _join(
         self,

@@ -13,16 +13,15 @@ cross the boundary than cross parallel lines inside the two clusters.
    root of the density at its ends (the number of rows within a given distance, from the distances
    to the nearest neighbours): links of nearest neighbours alone hardly feel how dense rows are.
 4. *Depth.* A valley is the lowest place (`middle`) between two sides. A side is as high as its
-   90 % quantile; the lower one counts (`side`). About k/2 links, half of a row's neighbours, come
-   and go together. In this unit the links across the side are a count near to Poisson, and that
-   times middle/side is the middle's: z = √2(√(side + 3/8) - √(middle + 3/8)) is near to standard
-   normal, where no valley is.
+   75 % quantile; the lower one counts (`side`). Links are pairs of rows, so that their number goes
+   with the square of the rows near a place, which vary as a Poisson count does. Near the side
+   there are 4/(k/2) rows to each link across it; in the middle √(middle/side) of them are left:
+   z = √2(√side rows - √middle rows) is near to standard normal, where no valley is.
 5. *Join* the two with the least z; those that touch them are measured again when they are next in
    turn, and so on, until nothing is linked.
-6. *Chance.* The lowest of many places is low by chance. The clusters are what is there before the
-   first join with a z beyond the quantile 1 - `LEVEL`/places, where places are all rows over those
-   that have links across the side; or, since pieces differ in what chance does to them (places
-   are not independent, density is not even), a z that stands out from those of all joins before:
+6. *Chance.* The lowest of many places is low by chance, and each row is a place. The clusters are
+   what is there before the first join with a z beyond the quantile 1 - `LEVEL`/n; or, since shapes
+   differ in what chance does to them, with a z that stands out from those of all joins before:
    `APART` times the largest of them, and not below `LEAST`.
 
 docs/adr/0016 tells what was tried.
@@ -44,21 +43,22 @@ from madbayes._search.staircase import Choice, Staircase, in_words
 PIECES = 0.5  # the resolution of the pieces
 STEPS = 100  # averages along the links
 LIMIT = 1000  # nodes of each side that are looked at, those nearest to the boundary
-HEIGHT = 0.9  # the quantile that is the height of a side
-LEVEL = 0.01  # how often chance may reach as far, over all places
-LEAST = 2.4  # z of a valley that stands out from those before
-APART = 1.6  # and its ratio to the largest of them
+HEIGHT = 0.75  # the quantile that is the height of a side
+ROWS = 4.0  # near a side for each unit of links across it
+SPARE = 2.0  # links that are added to middle and side: one more or less is chance
+LEVEL = 0.3  # valleys as deep in all places by chance, if places were independent
+LEAST = 2.2  # z of a valley that stands out from those before
+APART = 1.7  # and its ratio to the largest of them
 FEW = 0.05  # a graph of nearest neighbours: so few rows have hardly more than their own k
 NONE = -9.0  # z where there is no valley at all
 KEPT = 32  # steps of the staircase
 
 
 class Joined(NamedTuple):
-    """Pieces joined one after another: depth of the valley, what chance makes, who joined whom."""
+    """Pieces joined one after another: the depths of the valleys, and who joined whom."""
 
     labels: np.ndarray  # of the nodes, in pieces
     z: np.ndarray  # of the joins, in their order
-    chance: np.ndarray  # what z of each must be beyond
     pairs: np.ndarray  # the second piece became part of the first
 
     def at(self, number: int) -> np.ndarray:
@@ -72,7 +72,8 @@ class Joined(NamedTuple):
     def beyond(self) -> np.ndarray:
         """6. By how much each z is beyond what is asked of it."""
         before = np.maximum.accumulate(np.r_[0.0, self.z])[:-1]
-        return self.z - np.minimum(self.chance, np.maximum(LEAST, APART * before))
+        chance = -ndtri(LEVEL / max(self.labels.size, 1))
+        return self.z - np.minimum(chance, np.maximum(LEAST, APART * before))
 
 
 def join(
@@ -85,26 +86,25 @@ def join(
 ) -> Joined:
     """2 to 5, until nothing is linked any more; `unit` links come and go together."""
     where = np.full(labels.size, -1, np.int64)
+    spare = SPARE * float(walk.mean()) if walk.size else 1.0
 
-    def measure(one: np.ndarray, other: np.ndarray) -> tuple[float, float]:
+    def measure(one: np.ndarray, other: np.ndarray) -> float:
         few, many = (one, other) if one.size <= other.size else (other, one)
-        middle, side, links, rows = valley(
+        middle, side, links = valley(
             indptr, indices, walk, flow, few, many, where, LIMIT, STEPS, HEIGHT
         )
-        return depth(middle, side, links, rows, labels.size, unit)
+        return depth(middle, side, links, unit, spare)
 
     return shallowest_first(indptr, indices, labels, measure)
 
 
-def depth(
-    middle: float, side: float, links: float, rows: float, n: int, unit: float
-) -> tuple[float, float]:
-    """4 and 6. z of a valley among n rows, and what chance makes of it."""
+def depth(middle: float, side: float, links: float, unit: float, spare: float) -> float:
+    """4. z of a valley; `links` cross the side."""
     if not np.isfinite(middle):
-        return NONE, np.inf
-    count = links / unit
-    z = np.sqrt(2) * (np.sqrt(count + 0.375) - np.sqrt(count * middle / side + 0.375))
-    return float(z), float(-ndtri(LEVEL / max(n / max(rows, 1.0), 1.0)))
+        return NONE
+    share = (links * min(middle / side, 1.0) + spare) / (links + spare)
+    rows = ROWS * links / unit
+    return float(np.sqrt(2.0) * (np.sqrt(rows) - np.sqrt(rows * np.sqrt(share))))
 
 
 def links_together(A: sp.csr_array, n_neighbors: int | None) -> float:
@@ -119,7 +119,7 @@ def shallowest_first(
     indptr: np.ndarray,
     indices: np.ndarray,
     labels: np.ndarray,
-    measure: Callable[[np.ndarray, np.ndarray], tuple[float, float]],
+    measure: Callable[[np.ndarray, np.ndarray], float],
 ) -> Joined:
     """5. Each step joins the linked pair of the least z; ties go to the lowest labels."""
     k = int(labels.max(initial=-1)) + 1
@@ -128,8 +128,7 @@ def shallowest_first(
     ends = np.repeat(labels.astype(np.int64), np.diff(indptr)), labels[indices].astype(np.int64)
     linked = np.unique((ends[0] * k + ends[1])[ends[0] < ends[1]])
     neighbours: dict[int, set[int]] = {c: set() for c in range(k)}
-    known: dict[tuple[int, int], tuple[float, float]] = {}
-    unknown = np.inf, np.inf
+    known: dict[tuple[int, int], float] = {}
     stage = Stage("valleys between pieces", k)
     for a, b in zip((linked // k).tolist(), (linked % k).tolist(), strict=True):
         neighbours[a].add(b)
@@ -156,11 +155,10 @@ def shallowest_first(
         for c in sorted(neighbours[a]):
             neighbours[c] = (neighbours[c] - {b}) | {a}
             p, q = min(a, c), max(a, c)
-            old = known.pop((min(b, c), max(b, c)), unknown)
-            known[p, q] = min(known.get((p, q), unknown), old)
+            old = known.pop((min(b, c), max(b, c)), np.inf)
+            known[p, q] = min(known.get((p, q), np.inf), old)
             heapq.heappush(heap, (known[p, q], p, q, version[p], version[q], False))
-    z, chance = np.array(found).reshape(-1, 2).T
-    return Joined(labels, z, chance, np.array(pairs, dtype=np.int64).reshape(-1, 2))
+    return Joined(labels, np.array(found), np.array(pairs, dtype=np.int64).reshape(-1, 2))
 
 
 def staircase(joined: Joined, hint: int | None) -> Staircase:
