@@ -18,7 +18,7 @@ from madbayes._kernels.valleys import valley
 from madbayes.graph import neighbors
 from madbayes.graph.linking import neighbour_graph
 from madbayes.graph.neighbors import Neighbours, of_distances
-from madbayes.graph.valleys import Joined, depth, staircase
+from madbayes.graph.valleys import Joined, depth, staircase, vote
 
 
 @parametrize_with_checks([NeighborCut(), NeighborCut(5, metric="cosine", resolution=0.4)])
@@ -121,6 +121,38 @@ def test_a_valley_counts_beyond_chance_or_when_it_stands_out():
     assert supported([1.0, 2.0, 3.0, 3.9], 1000) == 2
     assert supported([1.0, 2.0, 3.0, 3.9], 10_000) == 1  # more places
     assert supported([0.1, 0.9, 2.1], 1000) == 1  # shallow, whatever came before
+
+
+def test_other_numbers_of_neighbours_are_witnesses():
+    z = np.array([1.0, 1.1, 2.6, 4.0])
+    joined = Joined(np.arange(1000) % 5, z, np.array([[0, 1], [0, 2], [0, 3], [0, 4]]))
+    assert staircase(joined, None).best().number == 3
+    agree = vote(joined, {15: 3, 10: 3, 30: 3}).best()
+    assert (agree.number, agree.strength, agree.remarks) == (3, "moderate", ())
+    one = vote(joined, {15: 3, 10: 3, 30: 2}).best()
+    assert (one.number, one.strength) == (3, "weak")
+    assert one.remarks == ("The number depends on n_neighbors: it would be 2 with 30",)
+    three = vote(joined, {15: 3, 10: 4, 30: 2}).best()
+    assert (three.number, three.strength) == (3, "weak")
+    assert "4 with 10 and 2 with 30" in three.describe()
+    two = vote(joined, {15: 3, 10: 2, 30: 2}).best()
+    assert (two.number, two.strength) == (2, "weak")
+    assert "3 with 15" in two.remarks[0] and "most" in two.reason
+    none = vote(joined, {15: 3, 10: 1, 30: 1}).best()
+    assert (none.number, none.strength) == (1, "none")
+
+
+def test_evidence_is_weak_where_the_number_of_neighbours_decides():
+    r = np.random.default_rng(0)
+    turn = np.sqrt(r.uniform(0.05, 1, 300)) * 3 * np.pi
+    arm = np.c_[turn * np.cos(turn), turn * np.sin(turn)] + 0.35 * r.normal(size=(300, 2))
+    X = np.vstack([arm, -arm + 0.3 * r.normal(size=(300, 2))])
+    models = {k: NeighborCut(k, random_state=0).fit(X) for k in (10, 15)}
+    numbers = [model.n_clusters_ for model in models.values()]
+    remarks = models[15].evidence_.remarks
+    assert remarks and "n_neighbors" in remarks[0], numbers
+    assert models[15].evidence_.strength in ("weak", "none")
+    assert models[15].n_clusters_ == models[15].evidence_.n_clusters
 
 
 def test_few_links_left_of_few_count_as_the_rows_that_are_missing():

@@ -18,6 +18,7 @@ from madbayes._kernels import features as kernels
 from madbayes._kernels.feature_births import grow_seeds
 from madbayes._kernels.features import COORDINATE, EXACT, MEASURE
 
+FEW_ROWS = 500  # whose search trees cost less than the eigenvalues that could spare them
 PIECE_VALUES = 2**16  # of X, in one call of a kernel
 NO_WEIGHT = np.empty(0)
 
@@ -105,7 +106,7 @@ class Allocation:
         K = self.K
         G = self.A @ self.A.T
         R = kernels.triangle(G) if how == EXACT else G
-        ease = diagonal_part(G) if how == EXACT else 0.0
+        ease = diagonal_part(G) if how == EXACT and self.source.n > FEW_ROWS else 0.0
 
         def partial(cut: tuple[int, int]) -> tuple[int, float, np.ndarray, np.ndarray]:
             changed, rss = 0, 0.0

@@ -6,11 +6,14 @@
    only the nearest of the neighbours count.
 3. *Valleys* (`valleys.py`): pieces without a valley between them are joined.
 4. *Borders*: a row goes to the cluster that holds more of its links than its own.
+5. *Doubts*: unless there are many rows, 2 and 3 with two thirds and with twice as many neighbours;
+   where these numbers differ the evidence is weak, and the majority wins.
 """
 
 from typing import Any, Self
 
 import numpy as np
+import scipy.sparse as sp
 from sklearn.base import BaseEstimator, ClusterMixin
 from sklearn.utils import check_random_state
 
@@ -24,17 +27,11 @@ from madbayes.graph.input import check_graph, connected_part
 from madbayes.graph.linking import Linked, link, narrowed, reach, settle_borders
 from madbayes.graph.neighbors import Neighbours, of_distances
 from madbayes.graph.new_rows import NewRowsMixin
-from madbayes.graph.search import (
-    LOOKS,
-    NOTHING,
-    Division,
-    Graph,
-    least_resolution,
-    measure,
-    one_run,
-    search,
-)
-from madbayes.graph.valleys import PIECES, join, links_together, staircase
+from madbayes.graph.pieces import join_pieces, other_numbers
+from madbayes.graph.search import NOTHING, Division, least_resolution, measure, search
+from madbayes.graph.valleys import staircase, vote
+
+DOUBTED = 10_000  # rows up to which other numbers of neighbours are tried as well
 
 
 class NeighborCut(NewRowsMixin, SaveMixin, ClusterMixin, BaseEstimator):
@@ -91,7 +88,9 @@ class NeighborCut(NewRowsMixin, SaveMixin, ClusterMixin, BaseEstimator):
         The share of the rows of its cluster that lie nearer to their neighbours than this one.
     evidence_ : penalties.Choice
         With ``resolution="auto"``: how sure the number is, and what else it could be. Its score is
-        exp(z), where the shallowest valley is z standard errors deep.
+        exp(z), where the shallowest valley is z standard errors deep. Up to 10,000 rows fewer and
+        more neighbours are tried too: where the numbers differ the majority wins, the evidence is
+        weak and its remarks say so.
     path_ : penalties.Staircase
         With ``resolution="auto"``: clusters against that score; `path_.plot()` draws it.
     graph_ : CSR array of shape (n_rows, n_rows)
@@ -157,12 +156,21 @@ class NeighborCut(NewRowsMixin, SaveMixin, ClusterMixin, BaseEstimator):
         rng = check_random_state(self.random_state)
         forget(self)
         with workers(self.n_jobs):
-            linked = self._link(X, rng)
+            linked, wide = self._link(X, rng)
             graph, used = connected_part(linked.A, "normalized")
             if resolution == "auto":
                 near = narrowed(linked, self.weights)
-                given = (graph, used) if near is linked else connected_part(near.A, "normalized")
-                labels = self._join(near, *given, hint, rng, effort)
+                given = (graph, used) if near is linked else None
+                joined = join_pieces(near, rng, effort, given)
+                self.path_ = staircase(joined, hint)
+                if hint is None and wide is not None:
+                    numbers = {self.n_neighbors: self.path_.best().number}
+                    numbers |= other_numbers(
+                        near, wide, self.n_neighbors, self.weights, rng, effort
+                    )
+                    self.path_ = vote(joined, numbers)
+                self.evidence_ = self.path_.best()
+                labels = settle_borders(near.A, joined.at(self.evidence_.number))
                 division = measure(graph, labels[used]) if used.size else NOTHING
                 resolution = least_resolution(graph, division)
                 history, self.converged_ = [division.objective(resolution)], True
@@ -190,52 +198,32 @@ class NeighborCut(NewRowsMixin, SaveMixin, ClusterMixin, BaseEstimator):
             )
         return check_count("n_clusters_hint", self.n_clusters_hint)
 
-    def _link(self, X: Any, rng: np.random.RandomState) -> Linked:
-        """1. The graph of the rows."""
+    def _link(
+        self, X: Any, rng: np.random.RandomState
+    ) -> tuple[Linked, tuple[np.ndarray, np.ndarray] | None]:
+        """1. The graph of the rows; distances and places of more neighbours, for 5."""
         k = check_count("n_neighbors", self.n_neighbors)
         self._neighbours = None
         if self._given() == "connectivities":
             A = check_graph(X, self)
-            return Linked(A, A.data, None, None, 1.0)
+            return Linked(A, A.data, None, None, 1.0), None
         if self._given() == "precomputed":
             D = self._distances(X, reset=True)
-            found = of_distances(D, min(k, D.shape[0] - 1), themselves=True)
+            doubts = D.shape[0] <= DOUBTED and not sp.issparse(D)
+            more = min(2 * k if doubts else k, D.shape[0] - 1)
+            distance, place = of_distances(D, more, themselves=True)
             recall = 1.0
         else:
             X = check_rows(self, X)
             X = X if X.dtype in (np.float32, np.float64) else X.astype(np.float64)
             seed = int(rng.randint(2**31 - 1))
             near = Neighbours(X, self.metric, self.n_jobs, seed, self.approximate)
-            found = near.of_themselves(min(k, X.shape[0] - 1))
-            recall = near.recall(found[1])
+            doubts = self.resolution == "auto" and X.shape[0] <= DOUBTED
+            distance, place = near.of_themselves(min(2 * k if doubts else k, X.shape[0] - 1))
+            recall = near.recall(place[:, :k])
             self._neighbours = near
-        return link(*found, self.weights, recall)
-
-    def _join(
-        self,
-        linked: Linked,
-        graph: Graph,
-        used: np.ndarray,
-        hint: int | None,
-        rng: np.random.RandomState,
-        effort: float,
-    ) -> np.ndarray:
-        """2 to 4. Labels; evidence and path are kept. Rows without any link are on their own."""
-        A = linked.A
-        pieces = np.empty(A.shape[0], np.int32)
-        first = 0
-        if used.size:
-            looks = max(1, round(LOOKS * effort))
-            pieces[used] = one_run(graph, PIECES, rng, looks).labels
-            first = int(pieces[used].max()) + 1
-        alone = np.setdiff1d(np.arange(A.shape[0]), used)
-        pieces[alone] = first + np.arange(alone.size)
-        k = None if linked.nearest is None else linked.nearest.shape[1]
-        unit = links_together(A, k)
-        joined = join(A.indptr, A.indices, A.data, linked.flow, pieces, unit)
-        self.path_ = staircase(joined, hint)
-        self.evidence_ = self.path_.best()
-        return settle_borders(A, joined.at(self.evidence_.number))
+        linked = link(distance[:, :k], place[:, :k], self.weights, recall)
+        return linked, (distance, place) if doubts else None
 
     def _store(
         self, linked: Linked, labels: np.ndarray, division: Division, used: np.ndarray

@@ -51,6 +51,7 @@ LEAST = 2.2  # z of a valley that stands out from those before
 APART = 1.7  # and its ratio to the largest of them
 FEW = 0.05  # a graph of nearest neighbours: so few rows have hardly more than their own k
 NONE = -9.0  # z where there is no valley at all
+WEAK = 0.3  # support where other numbers of neighbours disagree
 KEPT = 32  # steps of the staircase
 
 
@@ -198,4 +199,29 @@ def staircase(joined: Joined, hint: int | None) -> Staircase:
         tuple((k, float(price[pieces - k])) for k in others),
         float(np.exp(high)),
     )
+    return replace(path, choice=choice)
+
+
+def vote(joined: Joined, numbers: dict[int, int]) -> Staircase:
+    """The staircase of the first of `numbers` (neighbours: clusters), the others as witnesses.
+
+    Where they disagree the evidence is weak; two that agree outvote the first.
+    """
+    (first, own), *others = numbers.items()
+    path = staircase(joined, None)
+    differ = [(k, number) for k, number in others if number != own]
+    if not differ:
+        return path
+    if len(differ) == 2 and differ[0][1] == differ[1][1]:
+        path = staircase(joined, differ[0][1])
+        path = replace(
+            path, choice=replace(path.best(), reason="most of the n_neighbors tried agree")
+        )
+        differ = [(first, own)]
+    choice = path.best()
+    found = " and ".join(f"{number} with {k}" for k, number in differ)
+    remark = f"The number depends on n_neighbors: it would be {found}"
+    support = 0.0 if choice.number == 1 else WEAK
+    remarks = (*choice.remarks, remark)
+    choice = replace(choice, support=support, strength=in_words(support), remarks=remarks)
     return replace(path, choice=choice)
