@@ -155,6 +155,22 @@ def test_evidence_is_weak_where_the_number_of_neighbours_decides():
     assert models[15].n_clusters_ == models[15].evidence_.n_clusters
 
 
+@pytest.mark.parametrize("step", [0.25, 1.0])
+def test_a_rounded_table_is_not_cut_along_its_grid(step):
+    r = np.random.default_rng(0)
+    y = r.integers(0, 3, 2000)
+    noise = r.normal(size=(2000, 2))
+    X = np.round((np.array([[0, 0], [7, 0], [0, 7]])[y] + noise) / step) * step
+    model = NeighborCut(random_state=0).fit(X)
+    assert ari(y, model.labels_) > 0.98
+    _, cell = np.unique(X, axis=0, return_inverse=True)
+    pairs = np.unique(np.c_[cell.ravel(), model.labels_], axis=0)
+    assert len(pairs) == cell.max() + 1  # equal rows are in one cluster
+    assert NeighborCut(random_state=0).fit(np.round(noise / step) * step).n_clusters_ == 1
+    kinds = NeighborCut(random_state=0).fit(np.c_[noise[:, 0], 9.0 * (y > 0)])  # not rounded
+    assert kinds.n_clusters_ == 2
+
+
 def test_few_links_left_of_few_count_as_the_rows_that_are_missing():
     """A filament's side has a few dozen links: none left in the middle is no chance, a fifth is."""
     none, fifth = (depth(middle, 30.0, 30.0, unit=7.5, spare=0.5) for middle in (0.0, 6.0))

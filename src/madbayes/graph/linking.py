@@ -18,6 +18,7 @@ class Linked(NamedTuple):
     distance: np.ndarray | None  # to the neighbours
     nearest: np.ndarray | None  # which these are
     recall: float
+    cell: np.ndarray | None = None  # of a rounded table: the same for equal rows
 
 
 def link(distance: np.ndarray, nearest: np.ndarray, weights: str, recall: float) -> Linked:
@@ -80,6 +81,14 @@ def one_hot(labels: np.ndarray, k: int) -> sp.csr_array:
     """Rows × clusters; rows with the label -1 are in none."""
     rows = np.flatnonzero(labels >= 0)
     return sp.csr_array((np.ones(rows.size), (rows, labels[rows])), (labels.size, k))
+
+
+def alike(labels: np.ndarray, cell: np.ndarray) -> np.ndarray:
+    """Equal rows get the label of most of them, if every cluster keeps some."""
+    cells = one_hot(cell, int(cell.max()) + 1)
+    counts = sp.csr_array(cells.T @ one_hot(labels, int(labels.max()) + 1))
+    new = np.asarray(counts.argmax(axis=1)).ravel()[cell]
+    return new if len(np.unique(new)) == len(np.unique(labels)) else labels
 
 
 def reach(distance: np.ndarray) -> np.ndarray:

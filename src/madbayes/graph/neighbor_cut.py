@@ -24,8 +24,8 @@ from madbayes._estimators.novelty import calibrate, p_values
 from madbayes._estimators.saving import SaveMixin
 from madbayes.graph.graph_cut import check_resolution
 from madbayes.graph.input import check_graph, connected_part
-from madbayes.graph.linking import Linked, link, narrowed, reach, settle_borders
-from madbayes.graph.neighbors import Neighbours, of_distances
+from madbayes.graph.linking import Linked, alike, link, narrowed, reach, settle_borders
+from madbayes.graph.neighbors import Neighbours, of_distances, unrounded
 from madbayes.graph.new_rows import NewRowsMixin
 from madbayes.graph.pieces import join_pieces, other_numbers
 from madbayes.graph.search import NOTHING, Division, least_resolution, measure, search
@@ -40,7 +40,8 @@ class NeighborCut(NewRowsMixin, SaveMixin, ClusterMixin, BaseEstimator):
     Rows are linked to their nearest rows. The graph is cut into small pieces, and pieces are joined
     unless a valley lies between them: unless fewer links cross their boundary than cross either
     side of it, beyond what chance does. Noise has no valleys and stays one cluster; so do rings and
-    filaments, whatever their length.
+    filaments, whatever their length. Rows of a rounded table, many of which are equal, are spread
+    over the cells of its grid first.
 
     Use it when clusters need not be round: crescents, rings, filaments, embeddings of cells or
     words. Use `DPMeans` for round clusters that overlap so much that rows are as dense between them
@@ -171,6 +172,7 @@ class NeighborCut(NewRowsMixin, SaveMixin, ClusterMixin, BaseEstimator):
                     self.path_ = vote(joined, numbers)
                 self.evidence_ = self.path_.best()
                 labels = settle_borders(near.A, joined.at(self.evidence_.number))
+                labels = labels if linked.cell is None else alike(labels, linked.cell)
                 division = measure(graph, labels[used]) if used.size else NOTHING
                 resolution = least_resolution(graph, division)
                 history, self.converged_ = [division.objective(resolution)], True
@@ -203,7 +205,7 @@ class NeighborCut(NewRowsMixin, SaveMixin, ClusterMixin, BaseEstimator):
     ) -> tuple[Linked, tuple[np.ndarray, np.ndarray] | None]:
         """1. The graph of the rows; distances and places of more neighbours, for 5."""
         k = check_count("n_neighbors", self.n_neighbors)
-        self._neighbours = None
+        self._neighbours = cell = None
         if self._given() == "connectivities":
             A = check_graph(X, self)
             return Linked(A, A.data, None, None, 1.0), None
@@ -217,12 +219,14 @@ class NeighborCut(NewRowsMixin, SaveMixin, ClusterMixin, BaseEstimator):
             X = check_rows(self, X)
             X = X if X.dtype in (np.float32, np.float64) else X.astype(np.float64)
             seed = int(rng.randint(2**31 - 1))
+            if isinstance(self.metric, str) and self.metric == "euclidean" and not sp.issparse(X):
+                X, cell = unrounded(X, k)
             near = Neighbours(X, self.metric, self.n_jobs, seed, self.approximate)
             doubts = self.resolution == "auto" and X.shape[0] <= DOUBTED
             distance, place = near.of_themselves(min(2 * k if doubts else k, X.shape[0] - 1))
             recall = near.recall(place[:, :k])
             self._neighbours = near
-        linked = link(distance[:, :k], place[:, :k], self.weights, recall)
+        linked = link(distance[:, :k], place[:, :k], self.weights, recall)._replace(cell=cell)
         return linked, (distance, place) if doubts else None
 
     def _store(

@@ -22,6 +22,8 @@ TREE = 10  # columns up to which a tree is quicker
 ROWS, COLUMNS = 256, 4096  # of a block of products
 MANY = 100_000  # rows from which on approximate neighbours are worth it
 SPARE = 8  # neighbours beside those asked for: rounding may confuse the last of them
+ROUNDED = 0.05  # share of rows with many equals from which on a table counts as rounded
+KINDS = 4  # values of a column that may be kinds
 CHECKED = 200  # rows whose exact neighbours tell the recall
 
 
@@ -144,6 +146,24 @@ def pairs(rows: Any, X: Any, index: np.ndarray) -> np.ndarray:
             gap = gap.astype(np.float64)
             found[:, s] = np.sqrt(np.einsum("ij,ij->i", gap, gap))
     return found
+
+
+def unrounded(X: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray | None]:
+    """Rows of a rounded table, spread evenly over the cells of its grid; and which were equal.
+
+    Where more than k / 2 rows are equal they would be linked to each other alone, cell by cell.
+    Columns of few values are left as they are: these may be kinds.
+    """
+    _, cell, count = np.unique(X, axis=0, return_inverse=True, return_counts=True)
+    cell = cell.ravel()
+    if np.mean(count[cell] > k / 2) < ROUNDED:
+        return X, None
+    step = np.zeros(X.shape[1])
+    for j in range(X.shape[1]):
+        values = np.unique(X[:, j])
+        step[j] = np.diff(values).min() if values.size > KINDS else 0.0
+    away = np.random.RandomState(0).uniform(-0.5, 0.5, X.shape) * step
+    return np.asarray(X + away, dtype=X.dtype), cell
 
 
 def others(
