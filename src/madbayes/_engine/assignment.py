@@ -32,6 +32,8 @@ class Assignment:
     only labels and errors are asked for, of one set of centres.
     """
 
+    _once = False  # bounds and sums will be used again
+
     def __init__(
         self,
         source: Rows,
@@ -59,7 +61,7 @@ class Assignment:
         self._group = np.empty(0, dtype=np.int32)
         self._n_groups = 0
         self._use32 = True
-        self._once = once  # then bounds and sums would not be used again
+        self._once = once
         self._tallies = Tallies(source, self.weight, run, sums=not once or source.sparse)
 
     def assign(
