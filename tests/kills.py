@@ -2,7 +2,7 @@
 
     python tests/kills.py [rounds, 20]
 
-Three worker processes, one of which gets SIGKILL while a fit runs; Dask starts another one.
+Three worker processes, one of which gets SIGKILL while a fit runs.
 """
 
 import os
@@ -52,13 +52,11 @@ def kill_one(client: Client, delay: float, done: threading.Event, during: list[b
     during.append(not done.is_set())
 
 
-def main(rounds: int) -> int:
-    random.seed(0)
-    warnings.simplefilter("ignore")
-    X = rows()
-    groups = np.arange(N) // 1_500
+def killed_fit(name: str, X: np.ndarray, seconds: float | None) -> tuple[dict, float, bool]:
+    """A fit on three new workers, one of which is killed (None: not); what it left, how long it
+    took, and whether it was under way when the worker died."""
+    more = {"groups": np.arange(N) // 1_500} if name == "HardHDP" else {}
     table = da.from_array(X, chunks=(1_700, -1))
-    wrong = early = 0
     with (
         dask.config.set({"distributed.scheduler.allowed-failures": 10}),
         LocalCluster(
@@ -66,34 +64,35 @@ def main(rounds: int) -> int:
         ) as cluster,
         Client(cluster) as client,
     ):
-        expected, seconds = {}, {}
-        for name, make in FITS.items():
-            more = {"groups": groups} if name == "HardHDP" else {}
-            expected[name] = leaves(make().fit(X, **more))
-            make().fit(table, **more)  # compiles on the workers
-            begun = time.perf_counter()
-            make().fit(table, **more)
-            seconds[name] = time.perf_counter() - begun
-        for i in range(rounds):
-            name = list(FITS)[i % len(FITS)]
-            more = {"groups": groups} if name == "HardHDP" else {}
-            while len(client.nthreads()) < 3:
-                time.sleep(0.1)
-            done, during = threading.Event(), []
-            delay = random.uniform(0, 0.9 * seconds[name])
-            killer = threading.Thread(target=kill_one, args=(client, delay, done, during))
-            killer.start()
-            model = FITS[name]().fit(table, **more)
-            done.set()
-            killer.join()
-            found = leaves(model)
-            same = all(np.array_equal(found[key], value) for key, value in expected[name].items())
-            wrong += not same
-            early += during[0]
-            print(
-                f"{i + 1:3} {name:10} killed after {delay:5.2f} s: {'same' if same else 'WRONG'}",
-                flush=True,
-            )
+        done, during = threading.Event(), []
+        if seconds is not None:
+            args = (client, random.uniform(0, 0.9 * seconds), done, during)
+            threading.Thread(target=kill_one, args=args).start()
+        begun = time.perf_counter()
+        found = leaves(FITS[name]().fit(table, **more))
+        took = time.perf_counter() - begun
+        done.set()
+        while seconds is not None and not during:
+            time.sleep(0.01)
+    return found, took, any(during)
+
+
+def main(rounds: int) -> int:
+    random.seed(0)
+    warnings.simplefilter("ignore")
+    X = rows()
+    seconds = {name: killed_fit(name, X, None)[1] for name in FITS}
+    wrong = early = 0
+    for i in range(rounds):
+        name = list(FITS)[i % len(FITS)]
+        found, took, during = killed_fit(name, X, seconds[name])
+        more = {"groups": np.arange(N) // 1_500} if name == "HardHDP" else {}
+        expected = leaves(FITS[name]().fit(X, **more))
+        same = all(np.array_equal(found[key], value) for key, value in expected.items())
+        wrong += not same
+        early += during
+        how = "in mid-fit" if during else "after the fit"
+        print(f"{i + 1:3} {name:10} {how}, {took:.1f} s: {'same' if same else 'WRONG'}", flush=True)
     print(f"{rounds} fits, {early} with a worker killed in mid-fit, {wrong} wrong")
     return wrong
 
