@@ -1,7 +1,7 @@
 """KMeans of a Dask table: workers, chunks, bytes; against one machine and against dask-ml.
 
 Workers are processes of one thread each on this machine. From the same centres, so many passes for
-each. Where dask-ml can be imported it runs too. Bytes are what workers receive from each other
+each. Where dask-ml can be imported it runs too. Bytes are what workers send to each other
 while a pass runs, as they count them.
 """
 
@@ -25,11 +25,11 @@ def rows_of(n, d, k, seed=0):
     return X
 
 
-def received(client):
-    """Bytes that the workers have received from each other so far."""
+def sent(client):
+    """Bytes that the workers have sent to each other so far."""
 
     def of_worker(dask_worker):
-        return sum(each["total"] for each in dask_worker.transfer_incoming_log)
+        return dask_worker.transfer_outgoing_bytes_total
 
     return sum(client.run(of_worker).values())
 
@@ -90,7 +90,7 @@ def compare(client, X, chunk, k, init, model):
 
     rows = da.from_array(X, chunks=(chunk, -1)).persist()
     first, _ = timed(lambda: ours(k, init, 1).fit(rows))  # the workers compile or load
-    spread, other, moved = per_pass(lambda m: ours(k, init, m).fit(rows), lambda: received(client))
+    spread, other, moved = per_pass(lambda m: ours(k, init, m).fit(rows), lambda: sent(client))
     same = np.array_equal(model.cluster_centers_, other.cluster_centers_)
     cells = [
         f"{spread:.3f} s",
