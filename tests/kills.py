@@ -37,6 +37,10 @@ def rows() -> np.ndarray:
     return (4 * Z @ rng.normal(size=(4, 8)) + rng.normal(size=(N, 8))).astype(np.float32)
 
 
+def fit(name: str, X):
+    return FITS[name]().fit(X, **({"groups": np.arange(N) // 1_500} if name == "HardHDP" else {}))
+
+
 def leaves(model) -> dict[str, np.ndarray]:
     """What a fit left behind, here."""
     names = ("labels_", "cluster_centers_", "components_", "assignments_", "objective_history_")
@@ -55,7 +59,6 @@ def kill_one(client: Client, delay: float, done: threading.Event, during: list[b
 def killed_fit(name: str, X: np.ndarray, seconds: float | None) -> tuple[dict, float, bool]:
     """A fit on three new workers, one of which is killed (None: not); what it left, how long it
     took, and whether it was under way when the worker died."""
-    more = {"groups": np.arange(N) // 1_500} if name == "HardHDP" else {}
     table = da.from_array(X, chunks=(1_700, -1))
     with (
         dask.config.set({"distributed.scheduler.allowed-failures": 10}),
@@ -69,7 +72,7 @@ def killed_fit(name: str, X: np.ndarray, seconds: float | None) -> tuple[dict, f
             args = (client, random.uniform(0, 0.9 * seconds), done, during)
             threading.Thread(target=kill_one, args=args).start()
         begun = time.perf_counter()
-        found = leaves(FITS[name]().fit(table, **more))
+        found = leaves(fit(name, table))
         took = time.perf_counter() - begun
         done.set()
         while seconds is not None and not during:
@@ -86,8 +89,7 @@ def main(rounds: int) -> int:
     for i in range(rounds):
         name = list(FITS)[i % len(FITS)]
         found, took, during = killed_fit(name, X, seconds[name])
-        more = {"groups": np.arange(N) // 1_500} if name == "HardHDP" else {}
-        expected = leaves(FITS[name]().fit(X, **more))
+        expected = leaves(fit(name, X))
         same = all(np.array_equal(found[key], value) for key, value in expected.items())
         wrong += not same
         early += during

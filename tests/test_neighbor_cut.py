@@ -126,19 +126,20 @@ def test_a_valley_counts_beyond_chance_or_when_it_stands_out():
 def test_other_numbers_of_neighbours_are_witnesses():
     z = np.array([1.0, 1.1, 2.6, 4.0])
     joined = Joined(np.arange(1000) % 5, z, np.array([[0, 1], [0, 2], [0, 3], [0, 4]]))
-    assert staircase(joined, None).best().number == 3
-    agree = vote(joined, {15: 3, 10: 3, 30: 3}).best()
+    path = staircase(joined, None)
+    assert path.best().number == 3
+    agree = vote(joined, path, 15, {10: 3, 30: 3}).best()
     assert (agree.number, agree.strength, agree.remarks) == (3, "moderate", ())
-    one = vote(joined, {15: 3, 10: 3, 30: 2}).best()
+    one = vote(joined, path, 15, {10: 3, 30: 2}).best()
     assert (one.number, one.strength) == (3, "weak")
     assert one.remarks == ("The number depends on n_neighbors: it would be 2 with 30",)
-    three = vote(joined, {15: 3, 10: 4, 30: 2}).best()
+    three = vote(joined, path, 15, {10: 4, 30: 2}).best()
     assert (three.number, three.strength) == (3, "weak")
     assert "4 with 10 and 2 with 30" in three.describe()
-    two = vote(joined, {15: 3, 10: 2, 30: 2}).best()
+    two = vote(joined, path, 15, {10: 2, 30: 2}).best()
     assert (two.number, two.strength) == (2, "weak")
     assert "3 with 15" in two.remarks[0] and "most" in two.reason
-    none = vote(joined, {15: 3, 10: 1, 30: 1}).best()
+    none = vote(joined, path, 15, {10: 1, 30: 1}).best()
     assert (none.number, none.strength) == (1, "none")
 
 

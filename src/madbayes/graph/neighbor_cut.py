@@ -157,19 +157,17 @@ class NeighborCut(NewRowsMixin, SaveMixin, ClusterMixin, BaseEstimator):
         rng = check_random_state(self.random_state)
         forget(self)
         with workers(self.n_jobs):
-            linked, wide = self._link(X, rng)
+            linked, wide = self._link(X, rng, doubts=resolution == "auto" and hint is None)
             graph, used = connected_part(linked.A, "normalized")
             if resolution == "auto":
                 near = narrowed(linked, self.weights)
                 given = (graph, used) if near is linked else None
                 joined = join_pieces(near, rng, effort, given)
                 self.path_ = staircase(joined, hint)
-                if hint is None and wide is not None:
-                    numbers = {self.n_neighbors: self.path_.best().number}
-                    numbers |= other_numbers(
-                        near, wide, self.n_neighbors, self.weights, rng, effort
-                    )
-                    self.path_ = vote(joined, numbers)
+                if wide is not None:
+                    k = self.n_neighbors
+                    others = other_numbers(near, wide, k, self.weights, rng, effort)
+                    self.path_ = vote(joined, self.path_, k, others)
                 self.evidence_ = self.path_.best()
                 labels = settle_borders(near.A, joined.at(self.evidence_.number))
                 labels = labels if linked.cell is None else alike(labels, linked.cell)
@@ -201,9 +199,10 @@ class NeighborCut(NewRowsMixin, SaveMixin, ClusterMixin, BaseEstimator):
         return check_count("n_clusters_hint", self.n_clusters_hint)
 
     def _link(
-        self, X: Any, rng: np.random.RandomState
+        self, X: Any, rng: np.random.RandomState, doubts: bool
     ) -> tuple[Linked, tuple[np.ndarray, np.ndarray] | None]:
-        """1. The graph of the rows; distances and places of more neighbours, for 5."""
+        """1. The graph of the rows; for `doubts` distances and places of twice as many neighbours,
+        or None where there are too many rows for that."""
         k = check_count("n_neighbors", self.n_neighbors)
         self._neighbours = cell = None
         if self._given() == "connectivities":
@@ -211,9 +210,9 @@ class NeighborCut(NewRowsMixin, SaveMixin, ClusterMixin, BaseEstimator):
             return Linked(A, A.data, None, None, 1.0), None
         if self._given() == "precomputed":
             D = self._distances(X, reset=True)
-            doubts = D.shape[0] <= DOUBTED and not sp.issparse(D)
-            more = min(2 * k if doubts else k, D.shape[0] - 1)
-            distance, place = of_distances(D, more, themselves=True)
+            doubts = doubts and D.shape[0] <= DOUBTED and not sp.issparse(D)
+            asked = min(2 * k if doubts else k, D.shape[0] - 1)
+            distance, place = of_distances(D, asked, themselves=True)
             recall = 1.0
         else:
             X = check_rows(self, X)
@@ -222,7 +221,7 @@ class NeighborCut(NewRowsMixin, SaveMixin, ClusterMixin, BaseEstimator):
             if isinstance(self.metric, str) and self.metric == "euclidean" and not sp.issparse(X):
                 X, cell = unrounded(X, k)
             near = Neighbours(X, self.metric, self.n_jobs, seed, self.approximate)
-            doubts = self.resolution == "auto" and X.shape[0] <= DOUBTED
+            doubts = doubts and X.shape[0] <= DOUBTED
             distance, place = near.of_themselves(min(2 * k if doubts else k, X.shape[0] - 1))
             recall = near.recall(place[:, :k])
             self._neighbours = near

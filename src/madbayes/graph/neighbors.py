@@ -154,6 +154,8 @@ def unrounded(X: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray | None]:
     Where more than k / 2 rows are equal they would be linked to each other alone, cell by cell.
     Columns of few values are left as they are: these may be kinds.
     """
+    if 2 * (len(X) - np.unique(X[:, 0]).size) < ROUNDED * len(X):  # then few can have equals
+        return X, None
     _, cell, count = np.unique(X, axis=0, return_inverse=True, return_counts=True)
     cell = cell.ravel()
     if np.mean(count[cell] > k / 2) < ROUNDED:

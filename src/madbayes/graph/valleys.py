@@ -202,14 +202,13 @@ def staircase(joined: Joined, hint: int | None) -> Staircase:
     return replace(path, choice=choice)
 
 
-def vote(joined: Joined, numbers: dict[int, int]) -> Staircase:
-    """The staircase of the first of `numbers` (neighbours: clusters), the others as witnesses.
+def vote(joined: Joined, path: Staircase, n_neighbors: int, others: dict[int, int]) -> Staircase:
+    """The staircase of `n_neighbors`, with `others` (neighbours: clusters) as witnesses.
 
     Where they disagree the evidence is weak; two that agree outvote the first.
     """
-    (first, own), *others = numbers.items()
-    path = staircase(joined, None)
-    differ = [(k, number) for k, number in others if number != own]
+    own = path.best().number
+    differ = [(k, number) for k, number in others.items() if number != own]
     if not differ:
         return path
     if len(differ) == 2 and differ[0][1] == differ[1][1]:
@@ -217,7 +216,7 @@ def vote(joined: Joined, numbers: dict[int, int]) -> Staircase:
         path = replace(
             path, choice=replace(path.best(), reason="most of the n_neighbors tried agree")
         )
-        differ = [(first, own)]
+        differ = [(n_neighbors, own)]
     choice = path.best()
     found = " and ".join(f"{number} with {k}" for k, number in differ)
     remark = f"The number depends on n_neighbors: it would be {found}"
