@@ -82,7 +82,7 @@ def kernel_dp_means(
     sigma = least_sigma(graph, cut)
     penalty = to_lambda(resolution, sigma, cut)
     labels = np.zeros(graph.n, np.int32) if start is None else start.astype(np.int32)  # 1.
-    k = renumber(labels, int(labels.max()) + 1)
+    k = renumber(labels, np.full(int(labels.max()) + 1, -1, np.int32))
     found = measure(graph, labels)
     history = [found.objective(resolution)]
     converged = False
