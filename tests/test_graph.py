@@ -275,7 +275,7 @@ def test_moves_end_when_they_are_stopped():
     A = random_graph(25, 0.3, 0)
     graph = connected_part(check_graph(A), "normalized")[0]
     parts = Parts.single(graph)
-    state = parts.z, parts.sums, parts.N, parts.k
+    state = parts.z, parts.sums, parts.N, parts.k, *parts.room
     asked, stop = np.ones(graph.n, np.uint8), np.ones(1, np.uint8)
     assert settle(*graph, *state, 0.5, asked, True, 999, stop) == (0, False)
     np.testing.assert_array_equal(parts.z, np.arange(graph.n))

@@ -16,9 +16,8 @@ WEIGHT, CUT, RATIO, LINKS = range(4)  # of a cluster: columns of `sums`
 
 
 @kernel
-def cluster_sums(indptr, indices, data, delta, w, z, k):
-    """W, cut and N of k clusters."""
-    W, cut, N = np.zeros(k), np.zeros(k), np.zeros(k, np.int64)
+def cluster_sums(indptr, indices, data, delta, w, z, W, cut):
+    """Weight and cut of each cluster, added to W and cut."""
     for i in range(w.size):
         c = z[i]
         outside = delta[i]
@@ -27,22 +26,22 @@ def cluster_sums(indptr, indices, data, delta, w, z, k):
                 outside -= data[e]
         W[c] += w[i]
         cut[c] += outside
-        N[c] += 1
-    return W, cut, N
 
 
 @kernel
-def settle(indptr, indices, data, delta, w, z, sums, N, k, theta, asked, exact, limit, stop):
+def settle(
+    indptr, indices, data, delta, w, z, sums, N, k, touched, free, theta, asked, exact, limit, stop
+):
     """Move nodes while that lowers F; returns how many moves, and whether no other would lower it.
 
     Nodes that are `asked` are taken in turn; a node that moves has its neighbours asked again. A
     node may go to a cluster it has a link to, or become one of its own. `exact`: all nodes are
     asked again until no move lowers F. Either way stop after `limit` looks at a node, or when
-    `stop` says so. `sums` has a slot for each node; clusters 0 … k-1 have nodes.
+    `stop` says so. `sums` and N have a slot for each node; clusters 0 … k-1 have nodes. `touched`
+    and `free` are room for one number for each node.
     """
     n = w.size
-    touched = np.empty(n, np.int32)
-    free, n_free = np.empty(n, np.int32), n - k
+    n_free = n - k
     for c in range(k, n):
         free[n - 1 - c] = c
     moves, moves_before, looks, looks_before = 0, 0, 0, -1

@@ -48,6 +48,7 @@ class Parts:
     ) -> None:
         self.graph, self.z = graph, labels
         self.sums = np.zeros((graph.n, 4))
+        self.room = np.empty(graph.n, np.int32), np.empty(graph.n, np.int32)
         self._count(cut, weight)
 
     @classmethod
@@ -68,7 +69,7 @@ class Parts:
         graph = self.graph
         if asked is None:
             asked = np.ones(graph.n, np.uint8)
-        state = self.z, self.sums, self.N, self.k
+        state = self.z, self.sums, self.N, self.k, *self.room
         brief = graph.indices.size * looks < BRIEF
         moves, settled = patient(
             settle, *graph, *state, theta, asked, exact, looks * graph.n, brief=brief

@@ -54,7 +54,8 @@ def measure(graph: Graph, labels: np.ndarray) -> Division:
     """A division with sums taken afresh."""
     labels = labels.astype(np.int32)  # a copy
     k = renumber(labels, np.full(int(labels.max()) + 1, -1, np.int32))
-    W, cut, _ = cluster_sums(*graph, labels, k)
+    W, cut = np.zeros((2, k))
+    cluster_sums(*graph, labels, W, cut)
     return Division(labels, np.maximum(cut, 0.0), W)
 
 
@@ -79,7 +80,8 @@ def anneal(graph: Graph, thetas: Iterable[float], rng: np.random.RandomState) ->
                 parts = higher
                 small = parts.contracted()
             else:
-                moves, _ = parts.move(theta, LOOKS, parts.adopt(higher))
+                parts.adopt(higher)
+                moves, _ = parts.move(theta, LOOKS)
                 small = parts.contracted() if moves else higher.contracted()
             division = Division(parts.z[place], small.delta, small.w)
             if TIDY * parts.k < tidied:
