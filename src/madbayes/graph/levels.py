@@ -1,8 +1,7 @@
 """A graph on many levels: nodes move, clusters become the nodes of a smaller graph, and so on.
 
-Only nodes that may have a reason to move are asked: at a lower θ that is clusters of one node and
-clusters that can merge, both nodes of the contracted graph; and where clusters merged, all of their
-nodes, then the neighbours of those that moved. A sweep takes nodes in the order in which they lie
+On the way up all nodes of a level are asked, on the way back those whose clusters merged above, and
+always the neighbours of those that moved. A sweep takes nodes in the order in which they lie
 in memory: any other order is slow where the graph is larger than the cache (docs/adr/0011).
 """
 
