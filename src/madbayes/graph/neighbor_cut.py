@@ -5,9 +5,11 @@
    resolution θ (`search.py`); with a resolution given, that is the answer. Otherwise, of few rows,
    only the nearest of the neighbours count.
 3. *Valleys* (`valleys.py`): pieces without a valley between them are joined.
-4. *Borders*: a row goes to the cluster that holds more of its links than its own.
-5. *Doubts*: unless there are many rows, 2 and 3 with two thirds and with twice as many neighbours;
+4. *Doubts*: unless there are many rows, 2 and 3 with two thirds and with twice as many neighbours;
    where these numbers differ the evidence is weak, and the majority wins.
+5. *Borders*: a row goes to the cluster that holds more of its links than its own.
+6. *Curves* (`strands.py`): a cluster of thin curves that cross or run close to each other is
+   divided into them.
 """
 
 from typing import Any, Self
@@ -29,7 +31,8 @@ from madbayes.graph.neighbors import Neighbours, of_distances, unrounded
 from madbayes.graph.new_rows import NewRowsMixin
 from madbayes.graph.pieces import join_pieces, other_numbers
 from madbayes.graph.search import NOTHING, Division, least_resolution, measure, search
-from madbayes.graph.valleys import staircase, vote
+from madbayes.graph.strands import untangled
+from madbayes.graph.valleys import staircase, vote, with_curves
 
 DOUBTED = 10_000  # rows up to which other numbers of neighbours are tried as well
 
@@ -40,7 +43,8 @@ class NeighborCut(NewRowsMixin, SaveMixin, ClusterMixin, BaseEstimator):
     Rows are linked to their nearest rows. The graph is cut into small pieces, and pieces are joined
     unless a valley lies between them: unless fewer links cross their boundary than cross either
     side of it, beyond what chance does. Noise has no valleys and stays one cluster; so do rings and
-    filaments, whatever their length. Rows of a rounded table, many of which are equal, are spread
+    filaments, whatever their length. Curves that cross, or run so close to each other that neighbours
+    reach over the gap, are told apart by their directions (up to 10 columns). Rows of a rounded table, many of which are equal, are spread
     over the cells of its grid first.
 
     Use it when clusters need not be round: crescents, rings, filaments, embeddings of cells or
@@ -168,9 +172,14 @@ class NeighborCut(NewRowsMixin, SaveMixin, ClusterMixin, BaseEstimator):
                     k = self.n_neighbors
                     others = other_numbers(near, wide, k, self.weights, rng, effort)
                     self.path_ = vote(joined, self.path_, k, others)
-                self.evidence_ = self.path_.best()
-                labels = settle_borders(near.A, joined.at(self.evidence_.number))
+                labels = settle_borders(near.A, joined.at(self.path_.best().number))
                 labels = labels if linked.cell is None else alike(labels, linked.cell)
+                rows = None if self._neighbours is None else self._neighbours.straight()
+                if rows is not None and hint is None:
+                    curves = untangled(rows, labels, rng)
+                    if curves.max() > labels.max():
+                        labels, self.path_ = curves, with_curves(joined, self.path_, curves)
+                self.evidence_ = self.path_.best()
                 division = measure(graph, labels[used]) if used.size else NOTHING
                 resolution = least_resolution(graph, division)
                 history, self.converged_ = [division.objective(resolution)], True

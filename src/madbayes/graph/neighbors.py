@@ -54,6 +54,11 @@ class Neighbours:
             return X
         return unit_csr(X) if sp.issparse(X) else unit_rows(X).astype(X.dtype, copy=False)
 
+    def straight(self) -> np.ndarray | None:
+        """The rows, where distances between them are those of straight lines."""
+        euclidean = isinstance(self.metric, str) and self.metric == "euclidean"
+        return self.X if euclidean and not sp.issparse(self.X) else None
+
     def of_themselves(self, k: int) -> tuple[np.ndarray, np.ndarray]:
         """Distances and indices of each row's k nearest others, ascending."""
         if self.approximate:

@@ -51,6 +51,7 @@ LEAST = 2.2  # z of a valley that stands out from those before
 APART = 1.7  # and its ratio to the largest of them
 FEW = 0.05  # a graph of nearest neighbours: so few rows have hardly more than their own k
 NONE = -9.0  # z where there is no valley at all
+CURVED = 0.5  # support of curves that pass each other
 WEAK = 0.3  # support where other numbers of neighbours disagree
 KEPT = 32  # steps of the staircase
 
@@ -200,6 +201,30 @@ def staircase(joined: Joined, hint: int | None) -> Staircase:
         float(np.exp(high)),
     )
     return replace(path, choice=choice)
+
+
+def with_curves(joined: Joined, path: Staircase, labels: np.ndarray) -> Staircase:
+    """The staircase with clusters divided into curves (`strands.py`): `labels`, in which the curves
+    of a cluster beyond its first have the highest labels. No valley is between them, and they are
+    joined before anything else; the evidence is moderate at most.
+    """
+    number = path.best().number
+    whole = joined.at(number)
+    of_piece = np.empty(int(joined.labels.max()) + 1, np.int64)
+    of_piece[joined.labels] = whole
+    further = np.arange(number, int(labels.max()) + 1)
+    first = [np.bincount(whole[labels == each]).argmax() for each in further]
+    done = int(joined.labels.max()) + 1 - number
+    z = -ndtri(LEVEL / labels.size) + min(path.best().support or CURVED, CURVED)
+    divided = Joined(
+        labels,
+        np.r_[np.full(further.size, z), joined.z[done:]],
+        np.vstack([np.c_[first, further], of_piece[joined.pairs[done:]]]),
+    )
+    reason = "every valley between them is deep, or they are curves that pass each other"
+    remarks = path.best().remarks
+    path = staircase(divided, None)
+    return replace(path, choice=replace(path.best(), reason=reason, remarks=remarks))
 
 
 def vote(joined: Joined, path: Staircase, n_neighbors: int, others: dict[int, int]) -> Staircase:
