@@ -21,6 +21,7 @@ from madbayes.features import (
     KFeatures,
     StepwiseKFeatures,
     allocation,
+    budget,
     search,
 )
 from madbayes.features.allocation import new_state
@@ -330,7 +331,7 @@ def test_trees_and_sums_find_the_same(shape, monkeypatch):
 def test_noise_is_not_searched_for_ever(shape, K, effort):
     X = np.random.default_rng(0).standard_normal(shape)
     state = new_state(Rows(X), None, serial)
-    patience = search.default_patience(shape, effort)
+    patience = budget.default_patience(shape, effort)
     rng = np.random.RandomState(0)
     search.grow(state, rng, 0.0, K, 3)
     begun, dearest = state.work, 0.0
@@ -346,7 +347,7 @@ def test_noise_is_not_searched_for_ever(shape, K, effort):
     assert state.K == K
     # The try that was under way may end: its births and, here, its polish.
     births = 24 * (K + search.SEEDS) * state.n * state.d
-    assert state.work - begun <= search.budget(state, patience) + dearest + births
+    assert state.work - begun <= budget.budget(state, patience) + dearest + births
 
 
 def test_max_components():

@@ -25,15 +25,9 @@ import numpy as np
 from madbayes._engine.checks import check_choice, check_count
 from madbayes.features.allocation import Allocation
 from madbayes.features.base import PenalizedFeatures
+from madbayes.features.budget import default_patience, few
 from madbayes.features.rowwise import collapsed_pass
-from madbayes.features.search import (
-    LONG_HOPE,
-    default_patience,
-    exchange,
-    few,
-    greedy,
-    search_start,
-)
+from madbayes.features.search import LONG_HOPE, exchange, greedy, search_start
 from madbayes.features.solve import Features, Method
 
 

@@ -26,14 +26,8 @@ from madbayes._engine.threads import workers
 from madbayes._estimators.elsewhere import anywhere
 from madbayes.features.allocation import Allocation
 from madbayes.features.base import FeaturesMixin
-from madbayes.features.search import (
-    default_patience,
-    greedy,
-    in_haste,
-    search,
-    search_start,
-    settle,
-)
+from madbayes.features.budget import default_patience, in_haste
+from madbayes.features.search import greedy, search, search_start, settle
 from madbayes.features.solve import Features, Method, best_start, by_size, finish
 from madbayes.features.table import check_table_to_fit
 

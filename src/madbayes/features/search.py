@@ -4,7 +4,7 @@ J = squared error + penalty × K, with at most `cap` features. With penalty 0 th
 
 1. Birth: a feature grown from residuals, as long as one lowers J.
 2. Swap, birth or death at random, polished; kept if J is lower. Ends after `patience` in vain, or
-   when the tries have cost as much as so many tries in vain should (`budget`): on noise there is
+   when the tries have cost as much as so many should (`features/budget.py`): on noise there is
    always a little to gain. Costs are counted, not timed.
 3. Polish: each row's z exactly, A by least squares, features that do not pay dropped, until nothing
    changes; then row by row with everything else refitting at once; again until nothing changes.
@@ -16,28 +16,18 @@ from functools import partial
 import numpy as np
 
 from madbayes._engine.progress import Stage
-from madbayes._kernels.features import NODES
 from madbayes.features.allocation import Allocation
+from madbayes.features.budget import SMALL, TINY, at_last, budget, harder, in_haste
 from madbayes.features.rowwise import collapsed_pass
 from madbayes.features.solve import Features, Start, finish
 
 SEEDS = 6  # rows that a birth is grown from
 ROUNDS = 200  # at most, in the polish of a try
 LAST_ROUNDS = 2000  # and in the last one
-VISITS = 2**14  # of rows, for each try in vain that is allowed: what a search may cost …
-PASSES = 20  # … or so many passes over all rows …
-PRODUCTS = 2**31  # … but no more than so many products, more only with more effort
-TRIES = 30  # that are paid for at least
-MOST_PATIENCE = 60  # tries in vain, by default
-LEAST = 1e-5  # part of J that a round of a polish gains at least
-FEW_NODES = 512  # of a search tree until the last polish: all of them up to 8 features
-ALL_NODES = 2**24  # and of all rows, then, beyond the 12 features that `NODES` are enough for
 HOPE = 10  # as many steps like the last one are hoped for …
 LONG_HOPE = 30  # … and in small data
 RECOMBINED = 0.2  # of the tries of a search: two features recombined
 TWICE = 0.3  # of the tries: two exchanges at once
-TINY = 32  # rows: up to here any allocation is worth a try
-SMALL = 2**14  # values in X: up to here a polish is always worth finishing
 
 
 Descent = Callable[[Allocation, float, int, float], bool]  # state, penalty, cap, target
@@ -171,28 +161,10 @@ def search(
     polish(state, penalty, cap, goal, least)
     on_step(value(state, penalty))
     exchange(state, rng, penalty, cap, patience, on_step, goal, partial(polish, least=least))
-    state.most_nodes = NODES if state.K <= 12 else at_last(state)
+    state.most_nodes = at_last(state)
     converged = polish(state, penalty, cap, goal, rounds=LAST_ROUNDS)
     on_step(value(state, penalty))
     return converged
-
-
-def in_haste(state: Allocation) -> float:
-    """Until the last polish rows with many features search less, and what is returned is the part
-    of J that a round should gain at least."""
-    state.most_nodes = FEW_NODES
-    return LEAST if state.n * state.d > SMALL else 0.0
-
-
-def at_last(state: Allocation) -> int:
-    """Nodes for each row in the last polish, where all of them would be too many."""
-    return int(np.clip(ALL_NODES / state.n, FEW_NODES, NODES))
-
-
-def budget(state: Allocation, patience: float) -> float:
-    """2. What the tries may cost together."""
-    passes = max(patience * harder(state), TRIES) * max(VISITS / state.n, PASSES)
-    return min(passes * state.one_pass(), max(1, patience / MOST_PATIENCE) * PRODUCTS)
 
 
 def exchange(
@@ -234,13 +206,6 @@ def exchange(
             state.restore(saved)
             failures += 1
     return converged
-
-
-def harder(state: Allocation) -> float:
-    """How many more tries so many features need: about as many as there are pairs of them."""
-    K = min(state.K, state.d)
-    pairs = max(1.0, (1 + K) * (2 + K) / 24)
-    return pairs if state.n > TINY else min(2.0, pairs)
 
 
 def disturb(state: Allocation, rng: np.random.RandomState, penalty: float, cap: int) -> None:
@@ -305,17 +270,6 @@ def search_start(find: Callable[..., bool]) -> Start:
         return finish(state, penalty, history, len(history), converged)
 
     return start
-
-
-def few(shape: tuple[int, int]) -> int:
-    """Starts of a search."""
-    return 3 if shape[0] * shape[1] <= SMALL else 1
-
-
-def default_patience(shape: tuple[int, int], effort: float) -> int:
-    """Tries in vain before the search ends: fewer where each takes long."""
-    most = MOST_PATIENCE if shape[0] > TINY else 150
-    return round(effort * float(np.clip(3e6 / (shape[0] * max(shape[1], 1)), 10, most)))
 
 
 def greedy(state: Allocation, rng: np.random.RandomState, penalty: float, cap: int) -> None:
