@@ -36,6 +36,7 @@ class Assignment:
     """
 
     _once = False  # bounds and sums will be used again
+    _regroup = False  # groups are those of the first centres
 
     def __init__(
         self,
@@ -64,7 +65,6 @@ class Assignment:
         self._group = np.empty(0, dtype=np.int32)
         self._n_groups = 0
         self._use32 = True
-        self._regroup = False  # groups are those of the first centres
         self._once = once
         self._tallies = Tallies(source, self.weight, run, sums=not once or source.sparse)
 
