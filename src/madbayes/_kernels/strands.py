@@ -64,7 +64,9 @@ def straighten(H, n, cone, t):
 
 
 @kernel
-def follow(X, start, member, points, rho, near, cone, across, tries, shifts, tangent, first, second):
+def follow(
+    X, start, member, points, rho, near, cone, across, tries, shifts, tangent, first, second
+):
     """Move `points` to the middle of the curves they lie on; `tangent` and the shares of the rows
     around that lie in the direction of the curve, and of a second curve.
 

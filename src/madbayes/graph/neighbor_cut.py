@@ -43,9 +43,9 @@ class NeighborCut(NewRowsMixin, SaveMixin, ClusterMixin, BaseEstimator):
     Rows are linked to their nearest rows. The graph is cut into small pieces, and pieces are joined
     unless a valley lies between them: unless fewer links cross their boundary than cross either
     side of it, beyond what chance does. Noise has no valleys and stays one cluster; so do rings and
-    filaments, whatever their length. Curves that cross, or run so close to each other that neighbours
-    reach over the gap, are told apart by their directions (up to 10 columns). Rows of a rounded table, many of which are equal, are spread
-    over the cells of its grid first.
+    filaments, whatever their length. Thin curves that cross, or run so close to each other that
+    neighbours reach over the gap, are told apart by their directions, in up to 10 columns. Rows of
+    a rounded table, many of which are equal, are spread over the cells of its grid first.
 
     Use it when clusters need not be round: crescents, rings, filaments, embeddings of cells or
     words. Use `DPMeans` for round clusters that overlap so much that rows are as dense between them

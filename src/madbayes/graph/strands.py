@@ -11,15 +11,17 @@ the direction in which they run.
    many as a second cone: on a curve it does, in a cloud or at a crossing it does not.
 3. *Scales.* Of many `rho` those at which nearly as many rows as ever are at clear anchors. If never
    half of them are, the rows are no curves, and that is all: of clouds in two columns it is about a
-   quarter at most, and in more columns less. 4 and 5 are done at each of these scales, from two thinnings each, and a
-   division counts only if others confirm it: one wrong link joins two curves, but each time others.
+   quarter at most, and in more columns less. 4 and 5 are done at each of these scales, from two
+   thinnings each, and a division counts only if others confirm it: one wrong link joins two
+   curves, but each time others.
 4. *Strands.* Each clear anchor looks for the best two ahead and behind, which lie in its direction,
    have the direction that an arc from it would have there, and are near; two that found each other
    are linked. Links pass over crossings, whose anchors are not clear. Connected anchors are a
    strand.
 5. *Passing.* Strands whose contacts are away from the ends of both pass through each other, or
-   along each other: they are different curves. A contact at an end (a corner, a fork, a gap) joins
-   two strands, unless they are joined to strands that pass each other.
+   along each other: they are different curves. A contact at an end (a corner, a fork) joins
+   two strands, and so does a gap between two ends, unless they are joined to strands that pass each
+   other.
 6. *Rows* go to the strand of an anchor that they are near to, distances across counting four times.
 
 docs/adr/0016 tells what was tried.
@@ -37,8 +39,9 @@ from madbayes._engine.progress import Stage
 from madbayes._kernels.strands import follow
 
 COLUMNS = 10  # at most: directions of few rows in many columns say nothing
-FEWEST, MOST = 60, 5_000  # rows: fewer are no curve, of more a sample is looked at
+FEWEST, MOST = 60, 3_000  # rows: fewer are no curve, of more a sample is looked at
 ANCHORS = 12  # at least
+FEW = 6  # rows that an anchor looks at, however far they are
 FINER = 1.2  # the ratio of two scales
 NEAR, CONE, ACROSS, TRIES, SHIFTS = 2.5, 0.9, 0.75, 24, 3  # see `follow`; cones by squared cosines
 CLEAR, TWICE = 0.5, 0.5  # step 2
@@ -47,6 +50,7 @@ AGREE = 0.75  # adjusted Rand index of two divisions that confirm each other
 TRIED = 8  # scales, from the finest
 VOTES, SHARED = 3, 0.25  # so many divisions, and such a share of all tries, have to agree
 FAR, TURN, BEND, STIFF, BEST = 8.0, 0.25, 0.1, 15.0, 2  # step 4
+LONG = 3.0  # links (in rho): beyond, they may turn less
 SHORT, COVER = 0.04, 0.7  # strands of so few anchors are left out; all others hold so many
 END = 3.0  # step 5: so near (in rho) to an end
 LOOKED = 8  # nearest anchors of an anchor, and of a row
@@ -86,7 +90,8 @@ def strands(X: np.ndarray, rng: np.random.RandomState) -> np.ndarray | None:
         return None
     order = rng.permutation(n)[:MOST]
     rows = np.ascontiguousarray(X[order], dtype=np.float64)
-    rows = rows - rows.mean(axis=0)
+    middle = rows.mean(axis=0)
+    rows = rows - middle
     width = float(np.sqrt((rows**2).sum(axis=1).mean()))
     rho = 0.7 * float(np.median(cKDTree(rows).query(rows, [3])[0]))
     scales = []
@@ -100,36 +105,39 @@ def strands(X: np.ndarray, rng: np.random.RandomState) -> np.ndarray | None:
     scales = [each for each in scales if each.share >= enough][:TRIED]
     backwards = np.ascontiguousarray(rows[::-1])
     scales += [each for scale in scales if (each := anchors(backwards, scale.rho)) is not None]
-    everything = np.asarray(X, dtype=np.float64) - X[order].mean(axis=0, dtype=np.float64)
-    found = []
-    for scale in scales:
-        label = curves(scale)
-        if label is not None:
-            found.append(nearest_strand(everything, scale, label))
-    return agreed(found, max(VOTES, SHARED * len(scales)))
+    found = [(scale, curve) for scale in scales if (curve := curves(scale)) is not None]
+    best = agreed([nearest_strand(rows, *each) for each in found], max(VOTES, SHARED * len(scales)))
+    if best is None:
+        return None
+    label = nearest_strand(np.asarray(X, dtype=np.float64) - middle, *found[best])
+    return np.unique(label, return_inverse=True)[1]
 
 
-def agreed(found: list[np.ndarray], votes: float) -> np.ndarray | None:
-    """3. The division with most curves that so many others (and itself) confirm, then with most of
-    these, then the one most like them; None if none is confirmed."""
+def agreed(found: list[np.ndarray], votes: float) -> int | None:
+    """3. The place of the division that most others (and itself, at least `votes`) confirm, then
+    with most curves, then most like them; None if none is confirmed."""
     best, most = None, (0.0, 0.0, 0.0)
-    alike = np.array([[adjusted_rand_score(one, other) for other in found] for one in found])
-    for one, row in zip(found, alike, strict=True):
-        same = row[row >= AGREE]
-        value = (float(one.max()), float(same.size), float(same.mean()))
+    for place, one in enumerate(found):
+        alike = np.array([adjusted_rand_score(one, other) for other in found])
+        same = alike[alike >= AGREE]
+        value = (float(same.size), float(one.max()), float(same.mean()))
         if same.size >= votes and value > most:
-            best, most = one, value
+            best, most = place, value
     return best
 
 
 def thinned(points: np.ndarray, apart: float, tree: cKDTree) -> np.ndarray:
-    """1. Those that are left when each, in turn, removes all within `apart`."""
-    free, kept = np.ones(len(points), bool), []
-    for i in range(len(points)):
-        if free[i]:
-            kept.append(i)
-            free[tree.query_ball_point(points[i], apart)] = False
-    return np.array(kept)
+    """1. Those that are left when each, in turn, removes all after it that are within `apart`."""
+    pairs = np.sort(tree.query_pairs(apart, output_type="ndarray"), axis=1)
+    kept, removed = np.zeros(len(points), bool), np.zeros(len(points), bool)
+    while True:
+        sure = ~(kept | removed)
+        sure[pairs[:, 1]] = False  # somebody before it may still remove it
+        kept |= sure
+        removed[pairs[kept[pairs[:, 0]], 1]] = True
+        if not pairs.size:
+            return np.flatnonzero(kept)
+        pairs = pairs[~(kept | removed)[pairs].any(axis=1)]
 
 
 def anchors(rows: np.ndarray, rho: float) -> Anchors | None:
@@ -138,11 +146,14 @@ def anchors(rows: np.ndarray, rho: float) -> Anchors | None:
     point = rows[thinned(rows, rho, tree)]
     if len(point) < ANCHORS:
         return None
-    around = tree.query_ball_point(point, (NEAR + 0.5) * rho)
-    for p in np.flatnonzero([len(each) < 6 for each in around]):
-        around[p] = tree.query(point[p], 6)[1]
-    start = np.r_[0, np.cumsum([len(each) for each in around])]
-    member = np.concatenate([np.asarray(each, np.int64) for each in around])
+    reach = (NEAR + 0.5) * rho
+    near = cKDTree(point).sparse_distance_matrix(tree, reach, output_type="ndarray")
+    few = np.bincount(near["i"], minlength=len(point)) < FEW
+    further = tree.query(point[few], np.arange(1, FEW + 1))[1]
+    i = np.r_[near["i"][~few[near["i"]]], np.repeat(np.flatnonzero(few), FEW)]
+    j = np.r_[near["j"][~few[near["i"]]], further.ravel()]
+    order = np.lexsort((j, i))
+    start, member = np.searchsorted(i[order], np.arange(len(point) + 1)), j[order]
     tangent, first, second = np.zeros_like(point), np.zeros(len(point)), np.zeros(len(point))
     follow(
         rows, start, member, point, rho, NEAR, CONE, ACROSS, TRIES, SHIFTS, tangent, first, second
@@ -164,7 +175,7 @@ def curves(scale: Anchors) -> np.ndarray | None:
     u = point[j] - point[i]
     squared = np.maximum((u**2).sum(axis=1), np.finfo(float).tiny)
     along = np.einsum("pd,pd->p", u, tangent[i])
-    strand = linked_ahead(i, j, u, squared, along, tangent, m)
+    strand = linked_ahead(i, j, u, squared, along, tangent, scale.rho)
     size = np.bincount(strand)
     long = size >= max(4, SHORT * m)
     if long.sum() < 2 or size[long].sum() < COVER * m:
@@ -179,7 +190,7 @@ def curves(scale: Anchors) -> np.ndarray | None:
     )
     at_end = ~both
     at_end[i[same & (squared < (END * scale.rho) ** 2) & ~both[j]]] = True
-    group = grouped(point, strand, at_end)
+    group = grouped(point, strand, ~both, at_end)
     if group is None:
         return None
     label = np.full(len(scale.point), -1)
@@ -194,15 +205,17 @@ def linked_ahead(
     squared: np.ndarray,
     along: np.ndarray,
     tangent: np.ndarray,
-    m: int,
+    rho: float,
 ) -> np.ndarray:
     """4. The strand of each anchor. An arc through i in its direction arrives at j in the direction
     of i mirrored at the line between them."""
+    m = len(tangent)
     turn = 1 - along**2 / squared
     turned = 1 - np.einsum("pd,pd->p", u, tangent[j]) ** 2 / squared
     mirrored = 2 * (along / squared)[:, None] * u - tangent[i]
     bend = 1 - np.einsum("pd,pd->p", mirrored, tangent[j]) ** 2
-    possible = np.flatnonzero((turn < TURN) & (turned < TURN) & (bend < BEND))
+    most = TURN * np.minimum(1, LONG * rho / np.sqrt(squared))
+    possible = np.flatnonzero((turn < most) & (turned < most) & (bend < BEND))
     cost = squared * (1 + STIFF * (turn + turned + bend))
     side = i * 2 + (along > 0)
     order = possible[np.lexsort((j[possible], cost[possible], side[possible]))]
@@ -213,7 +226,9 @@ def linked_ahead(
     return connected_components(asked.multiply(asked.T), directed=False)[1]
 
 
-def grouped(point: np.ndarray, strand: np.ndarray, at_end: np.ndarray) -> np.ndarray | None:
+def grouped(
+    point: np.ndarray, strand: np.ndarray, end: np.ndarray, at_end: np.ndarray
+) -> np.ndarray | None:
     """5. Strands that meet at an end are joined: the curve of each strand, -1 of those that pass
     nobody; None if less than two are left."""
     k = int(strand.max()) + 1
@@ -227,8 +242,15 @@ def grouped(point: np.ndarray, strand: np.ndarray, at_end: np.ndarray) -> np.nda
     np.add.at(passing, (strand[a], strand[b]), 1.0 * ~(at_end[a] | at_end[b]))
     contacts, passing = contacts + contacts.T, passing + passing.T
     different = (contacts > 0) & (passing >= contacts / 2)
+    joins = (contacts > 0) & ~different
+    ends = np.flatnonzero(end & (strand >= 0))
+    for e in ends:  # over a gap, to the nearest end
+        others = ends[(strand[ends] != strand[e]) & ~different[strand[e], strand[ends]]]
+        if others.size:
+            nearest = others[((point[others] - point[e]) ** 2).sum(axis=1).argmin()]
+            joins[strand[e], strand[nearest]] = joins[strand[nearest], strand[e]] = True
     group = np.arange(k)
-    p, q = np.nonzero(np.triu((contacts > 0) & ~different))
+    p, q = np.nonzero(np.triu(joins))
     for pair in np.lexsort((q, p, -contacts[p, q])):
         one, other = group == group[p[pair]], group == group[q[pair]]
         if not different[np.ix_(one, other)].any():

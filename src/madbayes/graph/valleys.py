@@ -205,26 +205,32 @@ def staircase(joined: Joined, hint: int | None) -> Staircase:
 
 def with_curves(joined: Joined, path: Staircase, labels: np.ndarray) -> Staircase:
     """The staircase with clusters divided into curves (`strands.py`): `labels`, in which the curves
-    of a cluster beyond its first have the highest labels. No valley is between them, and they are
-    joined before anything else; the evidence is moderate at most.
+    of a cluster beyond its first have the highest labels. No valley is between them, so they are
+    joined before anything else, and the evidence is moderate at most.
     """
-    number = path.best().number
-    whole = joined.at(number)
-    of_piece = np.empty(int(joined.labels.max()) + 1, np.int64)
+    before = path.best()
+    whole, pieces = joined.at(before.number), int(joined.labels.max()) + 1
+    of_piece = np.empty(pieces, np.int64)
     of_piece[joined.labels] = whole
-    further = np.arange(number, int(labels.max()) + 1)
+    further = np.arange(before.number, int(labels.max()) + 1)
     first = [np.bincount(whole[labels == each]).argmax() for each in further]
-    done = int(joined.labels.max()) + 1 - number
-    z = -ndtri(LEVEL / labels.size) + min(path.best().support or CURVED, CURVED)
+    done = pieces - before.number
+    chance = -ndtri(LEVEL / labels.size) + CURVED
     divided = Joined(
         labels,
-        np.r_[np.full(further.size, z), joined.z[done:]],
+        np.r_[np.full(further.size, chance), joined.z[done:]],
         np.vstack([np.c_[first, further], of_piece[joined.pairs[done:]]]),
     )
-    reason = "every valley between them is deep, or they are curves that pass each other"
-    remarks = path.best().remarks
     path = staircase(divided, None)
-    return replace(path, choice=replace(path.best(), reason=reason, remarks=remarks))
+    support = CURVED if before.number == 1 else min(before.support, CURVED)
+    choice = replace(
+        path.best(),
+        reason="every valley between them is deep, or they are curves that pass each other",
+        support=support,
+        strength=in_words(support),
+        remarks=before.remarks,
+    )
+    return replace(path, choice=choice)
 
 
 def vote(joined: Joined, path: Staircase, n_neighbors: int, others: dict[int, int]) -> Staircase:

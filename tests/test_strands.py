@@ -1,0 +1,144 @@
+"""Curves that cross or run side by side, in `NeighborCut`."""
+
+import numpy as np
+import pytest
+from reference import strands as reference
+from scipy.spatial import cKDTree
+from sklearn.metrics import adjusted_rand_score as ari
+
+from madbayes import NeighborCut
+from madbayes._kernels.strands import follow
+from madbayes.graph.strands import ACROSS, CONE, NEAR, SHIFTS, TRIES, agreed, strands, thinned
+
+
+def line(n, angle, r, spread=0.05, start=-3.0, end=3.0):
+    t = r.uniform(start, end, n)
+    return np.c_[t * np.cos(angle), t * np.sin(angle)] + spread * r.normal(size=(n, 2))
+
+
+def circle(n, r, x=0.0, spread=0.04):
+    t = r.uniform(0, 2 * np.pi, n)
+    return np.c_[x + np.cos(t), np.sin(t)] + spread * r.normal(size=(n, 2))
+
+
+def spiral(n, turn, r):
+    t = np.sqrt(r.uniform(0.04, 1, n)) * 4 * np.pi
+    return np.c_[t * np.cos(t + turn), t * np.sin(t + turn)] + 0.12 * r.normal(size=(n, 2))
+
+
+def curves_of(X, seed=0):
+    return strands(X, np.random.RandomState(seed))
+
+
+@pytest.mark.parametrize("apart", [0.02, 0.1, 0.5])
+def test_thinning_is_the_plain_loop(apart):
+    X = np.random.default_rng(0).uniform(size=(200, 2))
+    assert thinned(X, apart, cKDTree(X)).tolist() == reference.thinned(X, apart)
+
+
+@pytest.mark.parametrize("d", [2, 3])
+@pytest.mark.parametrize("rho", [0.02, 0.3, 1.0])
+def test_tangents_are_the_plain_loop(d, rho):
+    r = np.random.default_rng(d)
+    X = np.vstack([r.normal(size=(40, d)), np.c_[r.uniform(-3, 3, 60), np.zeros((60, d - 1))]])
+    point = X[::7].copy()
+    member = np.tile(np.arange(len(X)), len(point))
+    start = np.arange(len(point) + 1) * len(X)
+    tangent, first, second = np.zeros_like(point), np.zeros(len(point)), np.zeros(len(point))
+    follow(X, start, member, point, rho, NEAR, CONE, ACROSS, TRIES, SHIFTS, tangent, first, second)
+    for p, before in enumerate(X[::7]):
+        at, t, one, two = reference.follow(X, before, rho, NEAR, CONE, ACROSS, TRIES, SHIFTS)
+        np.testing.assert_allclose(point[p], at, atol=1e-9)
+        np.testing.assert_allclose([first[p], second[p]], [one, two], atol=1e-12)
+        assert t is None or abs(t @ tangent[p]) == pytest.approx(1)
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_lines_that_cross(seed):
+    r = np.random.default_rng(seed)
+    y = np.repeat([0, 1], 500)
+    for X in (
+        np.vstack([line(500, 0.2, r), line(500, 1.5, r)]),
+        np.vstack([line(500, 0.5, r), line(500, 1.7, r, start=-1.0)]),
+    ):
+        model = NeighborCut(random_state=0).fit(X)
+        assert model.n_clusters_ == model.evidence_.n_clusters == 2
+        assert ari(y, model.labels_) > 0.85  # rows at the crossing belong to both
+        assert model.evidence_.strength == "moderate"
+        assert "curves" in model.evidence_.describe()
+        assert model.path_.best() == model.evidence_
+        at_choice = model.path_.labels_at(model.evidence_.price)
+        assert ari(at_choice, model.labels_) == 1.0
+        assert model.predict(X[:50]).tolist() == model.labels_[:50].tolist()
+
+
+def test_arms_of_spirals_that_neighbours_do_not_keep_apart():
+    r = np.random.default_rng(1)
+    X = np.vstack([spiral(400, 0, r), spiral(400, np.pi, r)])
+    assert ari(np.repeat([0, 1], 400), NeighborCut(random_state=0).fit(X).labels_) > 0.98
+
+
+def test_clusters_that_are_no_curves_stay_beside_those_that_are():
+    r = np.random.default_rng(2)
+    cloud = [9, 0] + 0.5 * r.normal(size=(400, 2))
+    X = np.vstack([line(400, 0.2, r), cloud, line(400, 1.5, r)])
+    labels = NeighborCut(random_state=0).fit(X).labels_
+    assert len(np.unique(labels)) == 3
+    assert len(np.unique(labels[400:800])) == 1
+    assert ari(np.repeat([0, 1], 400), np.r_[labels[:400], labels[800:]]) > 0.85
+
+
+def zigzag(r):
+    t = r.uniform(0, 4, 800)
+    return np.c_[t, 2 * np.abs(t % 2 - 1)] + 0.04 * r.normal(size=(800, 2))
+
+
+def fork(r):
+    return np.vstack([line(500, 0.0, r), line(250, 1.2, r, start=0.0)])
+
+
+@pytest.mark.parametrize("shape", [zigzag, fork, lambda r: circle(700, r, 0.0)])
+@pytest.mark.parametrize("seed", range(3))
+def test_corners_forks_rings_and_gaps_do_not_divide_a_curve(shape, seed):
+    r = np.random.default_rng(seed)
+    X = shape(r)
+    assert curves_of(X) is None
+    assert curves_of(X[np.abs(X[:, 0] - 0.7) > 0.1]) is None
+
+
+@pytest.mark.parametrize("d", [2, 3, 5])
+@pytest.mark.parametrize("n", [100, 1000])
+def test_clouds_are_no_curves(d, n):
+    r = np.random.default_rng(d)
+    for X in (r.normal(size=(n, d)), r.uniform(size=(n, d)), r.standard_t(3, size=(n, d))):
+        assert curves_of(X) is None
+    assert curves_of(np.round(r.normal(size=(n, d)), 1)) is None
+
+
+@pytest.mark.parametrize("X", [np.zeros((100, 2)), np.arange(100.0)[:, None], np.eye(12)])
+def test_equal_rows_one_column_and_many(X):
+    assert curves_of(X) is None
+
+
+def test_place_and_unit_do_not_matter():
+    r = np.random.default_rng(3)
+    X = np.vstack([line(300, 0.3, r), line(300, 1.7, r)])
+    labels = curves_of(X)
+    assert labels is not None
+    np.testing.assert_array_equal(curves_of(X * 1024 + 2.0**12), labels)
+    assert ari(curves_of(X.astype(np.float32)), labels) > 0.95
+
+
+def test_a_hint_joins_only():
+    r = np.random.default_rng(0)
+    X = np.vstack([line(300, 0.2, r), line(300, 1.5, r)])
+    assert NeighborCut(n_clusters_hint=1, random_state=0).fit(X).n_clusters_ == 1
+
+
+def test_divisions_count_when_others_confirm_them():
+    two, three = np.repeat([0, 1], 6), np.repeat([0, 1, 2], 4)
+    assert agreed([], 3) is None
+    assert agreed([two, two, three], 3) is None
+    assert agreed([two, two, two, three], 3) == 0
+    assert agreed([two, two, two, three, three, three], 3) == 3
+    assert agreed([two, two, two, two, three, three, three], 3) == 0
