@@ -10,8 +10,8 @@ the direction in which they run.
    anchor is its direction. An anchor is *clear* if the cone holds half of the rows, and twice as
    many as a second cone: on a curve it does, in a cloud or at a crossing it does not.
 3. *Scales.* Of many `rho` those at which nearly as many rows as ever are at clear anchors. If never
-   half of them are, the rows are no curves, and that is all: of clouds in two columns it is about a
-   quarter at most, and in more columns less. 4 and 5 are done at each of these scales, from two
+   half of them are, the rows are no curves, and that is all: of clouds in two columns it is a
+   third at most, and in more columns less. 4 and 5 are done at each of these scales, from two
    thinnings each, and a division counts only if others confirm it: one wrong link joins two
    curves, but each time others.
 4. *Strands.* Each clear anchor looks for the best two ahead and behind, which lie in its direction,
