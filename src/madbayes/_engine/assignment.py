@@ -138,9 +138,10 @@ class Assignment:
             assign_sparse(X.data, X.indices, X.indptr, first, view, transposed, rows, tally, limit)
             return
         if transposed is not None:  # a small problem
+            line = np.empty(len(view.exact))
             for a, b, block in self.source.blocks(first, last):
                 rows = self._rows(a, b, penalty is not None)
-                assign_plain(block, view.exact, transposed, view.scale, rows, tally, limit)
+                assign_plain(block, view.exact, transposed, line, view.scale, rows, tally, limit)
             return
         if not hasattr(local, "scratch"):
             k, d = view.exact.shape

@@ -47,7 +47,7 @@ def pass_over_rows(
         if alone:
             stay = penalty
         elif heavy:
-            rest = rest_of_cluster(X, w, z, i, C, False)
+            rest = rest_of_cluster(X, w, z, i, C, None)
             stay = wi * rest / (wi + rest) * sqdist(X, i, C, slots)
         else:
             stay = W[p] * wi / (W[p] - wi) * sqdist(X, i, C, p)

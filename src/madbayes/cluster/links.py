@@ -47,7 +47,7 @@ def squared_distances(X: Any, centers: Any) -> np.ndarray:
         D = (X @ (-2.0 * centers.T)).toarray()
         lengths = [np.asarray(A.multiply(A).sum(axis=1)).ravel() for A in (X, centers)]
     elif X.size * len(centers) <= FEW:
-        return all_pairs(np.ascontiguousarray(X.T), centers)
+        return all_pairs(X, centers)
     else:
         D = X @ (-2.0 * centers.T)
         lengths = [np.einsum("ij,ij->i", A, A) for A in (X, centers)]
@@ -72,9 +72,7 @@ def weakest_links(D: np.ndarray, between: np.ndarray, weights: np.ndarray) -> np
 
     D: squared distances of rows and centres, `between`: of the centres (symmetric, 0 to itself).
     """
-    order, reach = between.argsort(axis=1, kind="stable"), np.empty(len(between))
-    link_tests(D, between, order, weights, NEIGHBOURS, WINDOW, reach)
-    z = reach[1:]
+    z: np.ndarray = link_tests(D, between, weights, NEIGHBOURS, WINDOW)
     z.sort()
     return z
 
