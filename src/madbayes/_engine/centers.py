@@ -8,6 +8,7 @@ from madbayes._kernels.products import HARD_ROWS, TILE_COLUMNS, TILE_ROWS, Scrat
 
 GROUP_SIZE = 20  # fewer centres in a group do not fill a matrix product
 MAX_GROUPS = 8  # one float32 a row for each
+NOTHING = Centers._make([np.empty(0)] * len(Centers._fields))
 
 
 def make_groups(shifted: np.ndarray) -> tuple[np.ndarray, int]:
@@ -73,6 +74,12 @@ def prepare(
         group_mover=group_mover,
         separation=half_separation(shifted, norm2) if separate and k > 1 else np.zeros(k),
     )
+
+
+def bare(exact: np.ndarray, scale: float) -> Centers:
+    """The centres alone: nothing else is read where each row is compared with each of them."""
+    exact = np.ascontiguousarray(exact, dtype=np.float64)
+    return NOTHING._replace(exact=exact, scale=float(scale))
 
 
 def half_separation(shifted: np.ndarray, norm2: np.ndarray) -> np.ndarray:

@@ -20,7 +20,6 @@ SWEEPS = 100
 PLACES = 4  # clusters that a row at the frontier may go to before all are looked at again
 HOPELESS = 1.0
 ROUNDS = 1000  # a guard only: every round of all moves lowers the objective
-FEW = 2**14  # values that numpy adds up soon enough
 HEAVY = 1e-4  # a cluster without a row keeps at least this share, or its mean is taken afresh
 
 
@@ -32,18 +31,6 @@ def add_rows(X, w, z, C, W, N):
         N[z[i]] += 1
         for j in range(X.shape[1]):
             C[z[i], j] += w[i] * X[i, j]
-
-
-def sums(X, w, z, k):
-    """Weighted sums, weights and row counts of k clusters; of few values by numpy, to the bit."""
-    d = X.shape[1]
-    if X.size > FEW:
-        C, W, N = np.zeros((k, d)), np.zeros(k), np.zeros(k, np.int64)
-        add_rows(X, w, z, C, W, N)
-        return C, W, N
-    cells = (z * d)[:, None] + np.arange(d)
-    C = np.bincount(cells.ravel(), (X * w[:, None]).ravel(), k * d).reshape(k, d)
-    return C, np.bincount(z, w, k), np.bincount(z, minlength=k)
 
 
 @kernel
@@ -61,12 +48,13 @@ def divide_sums(C, W, N, unit):
     if unit:
         unit_means(C, W, N)
     else:
-        np.divide(C, W[:, None], out=C, where=N[:, None] > 0)
+        C /= (W + (N == 0))[:, None]
 
 
 def means(X, w, z, k, unit):
     """Means, weights and row counts of k clusters."""
-    C, W, N = sums(X, w, z, k)
+    C, W, N = np.zeros((k, X.shape[1])), np.zeros(k), np.zeros(k, np.int64)
+    add_rows(X, w, z, C, W, N)
     divide_sums(C, W, N, unit)
     return C, W, N
 

@@ -145,20 +145,33 @@ def ward_tree_of_sums(L, W, unit, stop):
 
 
 def cut_tree(left, right, k):
-    """The group, 0..k-1 in order of first appearance, of each point when k groups are left.
+    """The group, 0..k-1 in order of first appearance, of each point when k groups are left."""
+    group = np.empty(len(left) + 1, np.int64)
+    cut_at(left, right, k, np.arange(len(group)), group)
+    return group
 
-    A point is on the right of one merge at most: then it is gone, and belongs to the left one.
-    """
-    m = len(left) + 1
-    points = np.arange(m)
-    root, above = points, points.copy()
-    above[right[: m - k]] = left[: m - k]
-    while not np.array_equal(root, above):
-        root, above = above, above[above]
-    first = np.empty(m, np.int64)
-    first[root[::-1]] = points[::-1]  # the last one written stays
-    first = first[root]
-    return ((first == points).cumsum() - 1)[first]
+
+@kernel
+def cut_at(left, right, k, parent, group):
+    """`cut_tree`; at first each point is its own parent."""
+    m = group.shape[0]
+    for t in range(m - k):
+        a, b = left[t], right[t]
+        while parent[a] != a:
+            a = parent[a]
+        while parent[b] != b:
+            b = parent[b]
+        if a < b:
+            parent[b] = a
+        else:
+            parent[a] = b
+    count = 0
+    for c in range(m):  # a parent has the lower index
+        if parent[c] == c:
+            group[c] = count
+            count += 1
+        else:
+            group[c] = group[parent[c]]
 
 
 def merge_below(C, W, penalty, cap, unit, stop):
