@@ -18,12 +18,13 @@ from threadpoolctl import threadpool_info, threadpool_limits
 import madbayes
 from madbayes import DPMeans, KMeans
 from madbayes._engine import assignment as partition_module
-from madbayes._engine.centers import MAX_GROUPS, make_scratch
+from madbayes._engine.centers import FEW_GROUPS, make_groups, make_scratch, prepare
 from madbayes._engine.partition import Partition
 from madbayes._engine.rows import Rows, quantiles
 from madbayes._engine.threads import QUICK, patient, workers
 from madbayes._kernels import draws, hdp_groups, hdp_moves, moves
 from madbayes._kernels.collapsed import pass_over_rows
+from madbayes._kernels.panels import BUNCH, PANEL, compare, plain_compare
 from madbayes._kernels.ward import merge_below, ward_tree
 
 
@@ -353,7 +354,7 @@ def test_centres_that_wander_and_groups_without_centres(together, monkeypatch):
     X = r.normal(size=(1500, 12)).astype(np.float32)
     centers = r.normal(size=(600, 12))
     if together:
-        centers[:300] = centers[np.linspace(0, 599, MAX_GROUPS).astype(int)] = 3.0
+        centers[:300] = centers[np.linspace(0, 599, FEW_GROUPS).astype(int)] = 3.0
     with workers(2) as run:
         partition = Partition(Rows(X), None, run)
         for step in (1.0, 0.1, 0.01, 0.001):
@@ -385,3 +386,69 @@ def test_every_public_name_is_there():
     with pytest.raises(AttributeError, match="no_such_name"):
         madbayes.no_such_name  # noqa: B018
     assert isinstance(DPMeans(), madbayes.DPMeans)
+
+
+@pytest.mark.parametrize("d", [1, 7, 64, 129])
+def test_panels_say_what_numpy_says(d):
+    r = np.random.default_rng(d)
+    rows = r.integers(-8, 9, (40, d)).astype(np.float32)  # exact in any order; ties
+    packed = r.integers(-8, 9, (3, d, PANEL)).astype(np.float32)
+    half = r.integers(0, 50, (3, PANEL)).astype(np.float32)
+    half[2, 5:] = np.inf  # places without a centre
+    chosen = r.permutation(40)
+    low1, low2 = np.zeros((2, 2, 40), np.float32)
+    place = np.zeros((2, 40), np.int32)
+
+    @njit
+    def compiled(packed, half, panel, rows, chosen, low1, low2, place):
+        for first in range(0, chosen.shape[0], BUNCH):
+            compare(packed, half, panel, rows, chosen, first, low1, low2, place)
+
+    for panel in range(3):
+        compiled(packed, half, panel, rows, chosen, low1[0], low2[0], place[0])
+        for first in range(0, 40, BUNCH):
+            plain_compare(packed, half, panel, rows, chosen, first, low1[1], low2[1], place[1])
+        for found in (low1, low2, place):
+            np.testing.assert_array_equal(found[0], found[1])
+        scores = half[panel] - rows[chosen] @ packed[panel]
+        np.testing.assert_array_equal(low2[0], np.sort(scores, axis=1)[:, 1])
+        np.testing.assert_array_equal(place[0], panel * PANEL + scores.argmin(axis=1))
+
+
+@pytest.mark.parametrize("k", [1, 15, 16, 17, 33, 500, 1000])
+@pytest.mark.parametrize("d", [7, 64, 200])
+def test_groups_are_full_panels(k, d):
+    r = np.random.default_rng(k)
+    centers = r.normal(size=(k, d)) if k != 33 else np.zeros((k, d))
+    group, t = make_groups(centers)
+    size = np.bincount(group, minlength=t)
+    assert size.sum() == k and size.min() > 0 and t <= max(FEW_GROUPS, d // 4)
+    assert (size % PANEL > 0).sum() <= 1  # at most one is not full
+    previous = centers + r.normal(size=(k, d))
+    view = prepare(centers, group, t, np.zeros(d), 1.0, previous, True)
+    for g in range(t):
+        drift = np.sqrt(((centers - previous) ** 2).sum(axis=1))
+        here = view.member[view.start[g] * PANEL : view.start[g + 1] * PANEL]
+        np.testing.assert_array_equal(np.sort(here[here >= 0]), np.flatnonzero(group == g))
+        for c in range(k):
+            others = np.delete(drift * (group == g), c).max(initial=0.0)
+            assert others <= view.others[c, g] <= others * (1 + 1e-6)
+    for c, packed in enumerate(view.packed.transpose(0, 2, 1).reshape(-1, d)):
+        want = centers[view.member[c]] if view.member[c] >= 0 else np.zeros(d)
+        np.testing.assert_array_equal(packed, want.astype(np.float32))
+
+
+def test_a_centre_that_comes_back_from_far_away(monkeypatch):
+    # Distances that float32 cannot hold must not become bounds that last for ever.
+    monkeypatch.setattr(partition_module, "SMALL", 0)
+    r = np.random.default_rng(0)
+    X = r.normal(size=(3000, 8))
+    near = r.normal(size=(40, 8))
+    far = near.copy()
+    far[::2] += 1e60
+    with workers(1) as run:
+        partition = Partition(Rows(X), None, run)
+        for centers in (near, far, near, far * 0.5, near + 0.01):
+            partition.assign(centers)
+            d2 = ((X[:, None] - centers) ** 2).sum(axis=2)
+            np.testing.assert_array_equal(partition.labels, d2.argmin(axis=1))

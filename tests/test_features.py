@@ -13,7 +13,18 @@ from reference import kfeatures as plain_k
 from sklearn.base import clone
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from madbayes.features import BPMeans, CollapsedBPMeans, KFeatures, StepwiseKFeatures
+from madbayes._engine.lloyd import serial
+from madbayes._engine.rows import Rows
+from madbayes.features import (
+    BPMeans,
+    CollapsedBPMeans,
+    KFeatures,
+    StepwiseKFeatures,
+    allocation,
+    budget,
+    search,
+)
+from madbayes.features.allocation import new_state
 from madbayes.penalties import feature_path
 
 ALL = [
@@ -303,6 +314,40 @@ def test_rows_take_the_best_of_all_sums(shared):
     model.components_ = A
     found = ((X - model.inverse_transform(model.transform(X))) ** 2).sum(axis=1)
     np.testing.assert_allclose(found, best, rtol=1e-9)
+
+
+@pytest.mark.parametrize("shape", [(6, 4), (8, 3), (12, 2)])
+def test_trees_and_sums_find_the_same(shape, monkeypatch):
+    rng = np.random.default_rng(2)
+    A, X = rng.normal(size=shape), rng.normal(size=(700, shape[1])) * 2
+    model = KFeatures(shape[0], init=A, effort=0, max_iter=3)
+    sums = model.fit(X).assignments_
+    monkeypatch.setattr(allocation, "all_sums", lambda A, rank: allocation.NO_SUMS)
+    np.testing.assert_array_equal(model.fit(X).assignments_, sums)
+
+
+@pytest.mark.parametrize("effort", [0.1, 0.5])
+@pytest.mark.parametrize("shape, K", [((600, 8), 8), ((1500, 3), 8), ((200, 6), 14)])
+def test_noise_is_not_searched_for_ever(shape, K, effort):
+    X = np.random.default_rng(0).standard_normal(shape)
+    state = new_state(Rows(X), None, serial)
+    patience = budget.default_patience(shape, effort)
+    rng = np.random.RandomState(0)
+    search.grow(state, rng, 0.0, K, 3)
+    begun, dearest = state.work, 0.0
+
+    def descend(*args):
+        nonlocal dearest
+        before = state.work
+        ended = search.polish(*args)
+        dearest = max(dearest, state.work - before)
+        return ended
+
+    search.exchange(state, rng, 0.0, K, patience, lambda J: None, np.inf, descend)
+    assert state.K == K
+    # The try that was under way may end: its births and, here, its polish.
+    births = 24 * (K + search.SEEDS) * state.n * state.d
+    assert state.work - begun <= budget.budget(state, patience) + dearest + births
 
 
 def test_max_components():

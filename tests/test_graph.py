@@ -20,10 +20,11 @@ from sklearn.metrics import normalized_mutual_info_score as nmi
 from sklearn.neighbors import kneighbors_graph
 
 from madbayes import GraphCut, cli, penalties
-from madbayes._kernels.graph import cluster_sums, settle
+from madbayes._kernels.graph import settle
 from madbayes.graph import search as graph_search
 from madbayes.graph.input import check_graph, connected_part
 from madbayes.graph.kernel_cut import kernel_dp_means, least_sigma, objective, to_lambda
+from madbayes.graph.levels import Parts
 from madbayes.graph.search import combine, measure, one_run
 
 CUTS = pytest.mark.parametrize("cut", ["normalized", "ratio"])
@@ -273,11 +274,11 @@ def test_more_effort_never_hurts():
 def test_moves_end_when_they_are_stopped():
     A = random_graph(25, 0.3, 0)
     graph = connected_part(check_graph(A), "normalized")[0]
-    labels = np.arange(graph.n, dtype=np.int32)
-    sums = cluster_sums(*graph, labels, graph.n)
-    order, stop = np.arange(graph.n), np.ones(1, np.uint8)
-    assert not settle(*graph, labels, *sums, 0.5, order, True, 999, stop)
-    np.testing.assert_array_equal(labels, np.arange(graph.n))
+    parts = Parts.single(graph)
+    state = parts.z, parts.sums, parts.N, parts.k, *parts.room
+    asked, stop = np.ones(graph.n, np.uint8), np.ones(1, np.uint8)
+    assert settle(*graph, *state, 0.5, asked, True, 999, stop) == (0, False)
+    np.testing.assert_array_equal(parts.z, np.arange(graph.n))
 
 
 @CUTS

@@ -17,12 +17,15 @@ from madbayes._engine.threads import Run
 from madbayes._kernels.bounds import Centers, RowState, Tally
 from madbayes._kernels.direct import assign_direct
 from madbayes._kernels.plain import assign_plain
-from madbayes._kernels.products import TILE_COLUMNS, assign_products
+from madbayes._kernels.products import assign_products
 from madbayes._kernels.sparse import assign_sparse
 
 NO_FLAGS = np.empty(0, dtype=np.uint8)
 FEW_ROWS = 2**12  # up to which every row is compared with every centre …
 SMALL = 2**24  # … if rows × centres × columns are not more
+FARTHEST = 1e30  # scaled
+SAMPLED = 2**10  # rows by which bounds are judged
+MOSTLY = 0.6
 
 
 class Assignment:
@@ -33,6 +36,7 @@ class Assignment:
     """
 
     _once = False  # bounds and sums will be used again
+    _regroup = False  # groups are those of the first centres
 
     def __init__(
         self,
@@ -75,8 +79,16 @@ class Assignment:
         self._make_room(centers.shape[0])
         check_reach(centers, self.frame, self.source.d)
         fresh = self._bounds_for is None or self._bounds_for.shape != centers.shape
+        if not fresh:  # bounds of float32 cannot follow a centre from the end of the world
+            fresh = bool(np.abs(centers - self._bounds_for).max() * self.scale > FARTHEST)
         if fresh:
             self._make_bounds(centers)
+            self._regroup = True
+        elif self._regroup:
+            self._regroup = False
+            if self._mostly_lost(centers):
+                self._make_bounds(centers, again=True)
+                self._lower.fill(0.0)
         stats = self._assign_segments(centers, penalty, first, last, fresh)
         if not fresh or (first, last) == (0, self.source.n):
             self._bounds_for = np.ascontiguousarray(centers, dtype=np.float64)
@@ -112,7 +124,7 @@ class Assignment:
                 if fresh:
                     self._upper[a:b] = np.inf
                     self._lower[a:b] = 0.0
-                self._assign_range(a, b, view, tally, penalty, fresh, local, transposed)
+                self._assign_range(a, b, view, tally, penalty, local, transposed)
             return tally.stats
 
         return np.sum(self._tallies.map(partial), axis=0)
@@ -124,7 +136,6 @@ class Assignment:
         view: Centers,
         tally: Tally,
         penalty: float | None,
-        fresh: bool,
         local: Any,
         transposed: np.ndarray | None,
     ) -> None:
@@ -143,14 +154,16 @@ class Assignment:
         if not hasattr(local, "scratch"):
             k, d = view.exact.shape
             local.scratch = (
-                make_direct_scratch(k, d) if self._direct else make_scratch(k, d, view.start)
+                make_direct_scratch(k, d)
+                if self._direct
+                else make_scratch(k, d, len(view.start) - 1)
             )
         for a, b, block in self.source.blocks(first, last):
             rows = self._rows(a, b, penalty is not None)
             if self._direct:
                 assign_direct(block, view, rows, tally, local.scratch, limit)
             else:
-                assign_products(block, view, rows, tally, local.scratch, limit, fresh, self._use32)
+                assign_products(block, view, rows, tally, local.scratch, limit, self._use32)
 
     def _rows(self, a: int, b: int, flags: bool) -> RowState:
         return RowState(
@@ -161,16 +174,31 @@ class Assignment:
             self._far[a:b] if flags else NO_FLAGS,
         )
 
-    def _make_bounds(self, centers: np.ndarray) -> None:
+    def _mostly_lost(self, centers: np.ndarray) -> bool:
+        """Will most products be taken anyway? Then groups can be made anew at no cost.
+
+        The first centres are often rows, and tell little of where their means will be.
+        """
+        if self._n_groups == 1:
+            return False
+        rows = np.linspace(0, self.source.n - 1, SAMPLED).astype(np.int64)
+        labels, group = self.labels[rows], self._group
+        drift = np.sqrt((((centers - self._bounds_for) * self.scale) ** 2).sum(axis=1))
+        moved = np.array([drift[group == g].max(initial=0.0) for g in range(self._n_groups)])
+        upper = self._upper[rows] + drift[labels]
+        return bool(np.mean(self._lower[rows] - moved <= upper[:, None]) > MOSTLY)
+
+    def _make_bounds(self, centers: np.ndarray, again: bool = False) -> None:
         k = centers.shape[0]
-        if self._group.shape[0] != k:
-            if self._direct or self.source.sparse or is_small(self.source.n, k, self.source.d):
+        if again or self._group.shape[0] != k:
+            if self._in_one_group(k):
                 self._group, self._n_groups = np.zeros(k, dtype=np.int32), 1
-            elif self._once:
-                self._group = np.arange(k, dtype=np.int32) // np.int32(TILE_COLUMNS)
-                self._n_groups = int(self._group[-1]) + 1
             else:
                 self._group, self._n_groups = make_groups((centers - self.offset) * self.scale)
+
+    def _in_one_group(self, k: int) -> bool:
+        few = self._direct or self.source.sparse or is_small(self.source.n, k, self.source.d)
+        return few or self._once
 
     def _make_room(self, k: int) -> None:
         self._tallies.make_room(k, self.labels)

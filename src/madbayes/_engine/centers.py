@@ -2,29 +2,37 @@
 
 import numpy as np
 
-from madbayes._kernels.bounds import Centers
+from madbayes._kernels.bounds import DOWN, Centers
 from madbayes._kernels.direct import DIRECT_TILE, DirectScratch
-from madbayes._kernels.products import HARD_ROWS, TILE_COLUMNS, TILE_ROWS, Scratch
+from madbayes._kernels.panels import BUNCH, PANEL
+from madbayes._kernels.products import HARD_ROWS, TILE_ROWS, Scratch
 
-GROUP_SIZE = 20  # fewer centres in a group do not fill a matrix product
-MAX_GROUPS = 8  # one float32 a row for each
+FEW_GROUPS = 8  # one float32 a row for each; more if that is a quarter of what a row takes
 NOTHING = Centers._make([np.empty(0)] * len(Centers._fields))
 
 
 def make_groups(shifted: np.ndarray) -> tuple[np.ndarray, int]:
-    """Put nearby centres into the same group: a few k-means passes over the centres themselves."""
-    k = shifted.shape[0]
-    t = max(1, min(MAX_GROUPS, k // GROUP_SIZE))
-    group = np.zeros(k, dtype=np.int32)
-    if t == 1:
-        return group, t
-    heads = shifted[np.linspace(0, k - 1, t).astype(np.int64)]
-    for _ in range(5):
-        group = np.argmin((heads**2).sum(1) - 2.0 * shifted @ heads.T, axis=1).astype(np.int32)
-        for g in range(t):
-            if np.any(group == g):
-                heads[g] = shifted[group == g].mean(axis=0)
-    return group, t
+    """Put nearby centres into the same group: full panels, halved along their longest direction."""
+    k, d = shifted.shape
+    panels = -(-k // PANEL)
+    size = PANEL * -(-panels // max(FEW_GROUPS, d // 4))
+    group = np.empty(k, dtype=np.int32)
+    parts, done = [np.arange(k)], 0
+    while parts:
+        part = parts.pop()
+        if part.size <= size:
+            group[part] = done
+            done += 1
+            continue
+        line = shifted[part] - shifted[part].mean(axis=0)
+        direction = line[np.argmax((line**2).sum(axis=1))]
+        for _ in range(4):  # towards the largest eigenvalue
+            direction = (line @ direction) @ line
+            direction /= max(np.abs(direction).max(), 1e-300)
+        part = part[np.argsort(line @ direction, kind="stable")]
+        middle = size * -(-part.size // (2 * size))
+        parts += [part[middle:], part[:middle]]
+    return group, done
 
 
 def prepare(
@@ -41,38 +49,68 @@ def prepare(
     `separate`: find how far the centres are from each other.
     """
     exact = np.ascontiguousarray(exact, dtype=np.float64)
-    k = exact.shape[0]
+    k, d = exact.shape
     shifted = (exact - offset) * scale
     norm2 = np.einsum("ij,ij->i", shifted, shifted)
-    member = np.argsort(group, kind="stable").astype(np.int32)
     drift = np.zeros(k)
-    group_drift = np.zeros((t, 2))
-    group_mover = np.full(t, -1, dtype=np.int32)
     if previous is not None:
         drift = np.sqrt((((exact - previous) * scale) ** 2).sum(axis=1))
-        for g in range(t):
-            centers = np.flatnonzero(group == g)
-            if centers.size:
-                order = np.argsort(drift[centers], kind="stable")
-                group_mover[g] = centers[order[-1]]
-                group_drift[g, 0] = drift[centers[order[-1]]]
-                group_drift[g, 1] = drift[centers[order[-2]]] if centers.size > 1 else 0.0
+    start, place = places(group, t)
+    packed = np.zeros((start[-1] * PANEL, d), dtype=np.float32)
+    packed_half = np.full(start[-1] * PANEL, np.inf, dtype=np.float32)
+    with np.errstate(over="ignore"):  # far beyond the rows: then float64 decides
+        packed[place], packed_half[place] = shifted, norm2 / 2
+    member = np.full(start[-1] * PANEL, -1, dtype=np.int32)
+    member[place] = np.arange(k)
     return Centers(
         exact=exact,
-        packed=shifted[member].astype(np.float32),
-        packed_half=(norm2[member] / 2).astype(np.float32),
+        packed=np.ascontiguousarray(packed.reshape(-1, PANEL, d).transpose(0, 2, 1)),
+        packed_half=packed_half.reshape(-1, PANEL),
         member=member,
         group=group,
-        start=np.concatenate([[0], np.cumsum(np.bincount(group, minlength=t))]).astype(np.int64),
+        start=start,
         shifted=shifted,
         shifted_half=norm2 / 2,
         longest=float(np.sqrt(norm2.max())),
         offset=offset,
         scale=float(scale),
-        drift=drift,
-        group_drift=group_drift,
-        group_mover=group_mover,
-        separation=half_separation(shifted, norm2) if separate and k > 1 else np.zeros(k),
+        drift=rounded_up(drift),
+        others=rounded_up(largest_of_others(drift, group, t)),
+        separation=(half_separation(shifted, norm2) if separate and k > 1 else np.zeros(k)).astype(
+            np.float32
+        ),
+    )
+
+
+def places(group: np.ndarray, t: int) -> tuple[np.ndarray, np.ndarray]:
+    """The panel where each group begins, and the place of each centre in panels."""
+    size = np.bincount(group, minlength=t)
+    start = np.concatenate([[0], np.cumsum(-(-size // PANEL))]).astype(np.int64)
+    place = np.empty(group.size, dtype=np.int64)
+    order = np.argsort(group, kind="stable")
+    before = np.cumsum(size) - size
+    place[order] = np.arange(group.size) + (start[:-1] * PANEL - before)[group[order]]
+    return start, place
+
+
+def largest_of_others(drift: np.ndarray, group: np.ndarray, t: int) -> np.ndarray:
+    """(k, t) the largest drift in each group, that of the centre itself left out."""
+    largest, runner_up = np.zeros(t), np.zeros(t)
+    order = np.argsort(drift, kind="stable")
+    mover = np.full(t, -1)
+    mover[group[order]] = order  # the last one stays
+    largest[group[order]] = drift[order]
+    rest = order[mover[group[order]] != order]
+    runner_up[group[rest]] = drift[rest]
+    others = np.tile(largest, (drift.size, 1))
+    with_centers = np.flatnonzero(mover >= 0)
+    others[mover[with_centers], with_centers] = runner_up[with_centers]
+    return others
+
+
+def rounded_up(x: np.ndarray) -> np.ndarray:
+    return np.nextafter(
+        x.astype(np.float32), np.float32(np.inf), where=x > 0, out=np.zeros(x.shape, np.float32)
     )
 
 
@@ -87,26 +125,29 @@ def half_separation(shifted: np.ndarray, norm2: np.ndarray) -> np.ndarray:
     gap2 = norm2[:, None] + norm2[None, :] - 2.0 * shifted @ shifted.T
     np.fill_diagonal(gap2, np.inf)
     error = 1e-15 * (shifted.shape[1] + 8) * norm2.max()
-    return 0.5 * np.sqrt(np.maximum(gap2.min(axis=1) - error, 0.0))
+    return 0.5 * DOWN * np.sqrt(np.maximum(gap2.min(axis=1) - error, 0.0))
 
 
-def make_scratch(k: int, d: int, start: np.ndarray) -> Scratch:
-    """Working memory for one thread; `start` are the edges of the groups of centres."""
-    widest = min(k, max(TILE_COLUMNS, int(np.diff(start).max())))
-    t = start.shape[0] - 1
+def make_scratch(k: int, d: int, t: int) -> Scratch:
+    """Working memory for one thread, for k centres in t groups."""
+    tile, room = TILE_ROWS, TILE_ROWS + BUNCH
     return Scratch(
-        active=np.empty(TILE_ROWS, np.int64),
-        own=np.empty(TILE_ROWS),
-        norm2=np.empty(TILE_ROWS),
-        error=np.empty(TILE_ROWS),
-        low1=np.empty((t + 1, TILE_ROWS), np.float32),
-        low2=np.empty((t + 1, TILE_ROWS), np.float32),
-        place=np.empty((t + 1, TILE_ROWS), np.int32),
+        active=np.empty(tile, np.int64),
+        own=np.empty(tile),
+        nearest=np.empty(tile, np.int64),
+        norm2=np.empty(tile),
+        error=np.empty(tile),
+        best=np.empty(tile),
+        second=np.empty(tile),
+        home=np.empty(tile, np.int64),
+        home_next=np.empty(tile),
         need=np.empty(t, np.int64),
-        todo=np.empty((t, TILE_ROWS), np.int64),
-        rows32=np.empty((TILE_ROWS, d), np.float32),
-        gathered=np.empty((TILE_ROWS, d), np.float32),
-        products=np.empty(TILE_ROWS * widest, np.float32),
+        todo=np.empty((t, room), np.int64),
+        rows32=np.empty((tile, d), np.float32),
+        low1=np.empty((2, room), np.float32),
+        low2=np.empty((2, room), np.float32),
+        place=np.empty((2, room), np.int32),
+        hard=np.empty(tile, np.int64),
         rows64=np.empty((HARD_ROWS, d)),
         scores64=np.empty((HARD_ROWS, k)),
     )

@@ -109,7 +109,7 @@ class Partition(Assignment):
         self._tallies.move(row, self.labels[row], to)
         self.labels[row] = to
         self._add_sse(-(self.weight[row] if self.weight.shape[0] else 1.0) * d2)
-        self._bounds_for = None
+        self._upper[row], self._lower[row] = np.inf, 0.0  # that centre has come from elsewhere
 
     def farthest(self, centers: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
         """The `count` rows that are farthest from the centres of their labels, and how far (d²)."""

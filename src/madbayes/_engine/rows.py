@@ -142,17 +142,25 @@ def worth_arranging(n: int, d: int) -> bool:
 
 
 def spatial_order(X: np.ndarray) -> np.ndarray:
-    """Rows along a Z-order curve (Morton 1966) through a grid of sampled quantiles."""
+    """Rows along a Z-order curve (Morton 1966) through a grid of sampled quantiles.
+
+    A code of the cell and the number of the row are one number, so that sorting them is enough.
+    """
     n, d = X.shape
-    bits = min(12, 60 // d)
+    below = max(1, (n - 1).bit_length())  # bits for the number of a row
+    bits = min(12, (64 - below) // d)
     code = np.zeros(n, dtype=np.uint64)
     sample = X[:: max(1, n // 2**14)]
     for j in range(d):
         edges = quantiles(sample[:, j], np.linspace(0, 1, 2**bits + 1)[1:-1])
-        cell = np.searchsorted(edges, X[:, j]).astype(np.uint64)
+        spread = np.zeros(2**bits, dtype=np.uint64)  # the bits of each cell, d apart
         for bit in range(bits):
-            code |= ((cell >> np.uint64(bit)) & np.uint64(1)) << np.uint64(bit * d + j)
-    return np.argsort(code, kind="stable")
+            one = np.arange(2**bits, dtype=np.uint64) >> np.uint64(bit) & np.uint64(1)
+            spread |= one << np.uint64(bit * d + j + below)
+        code |= spread[np.searchsorted(edges, X[:, j])]
+    code |= np.arange(n, dtype=np.uint64)
+    code.sort()
+    return (code & np.uint64((1 << below) - 1)).astype(np.int64)
 
 
 def quantiles(x: np.ndarray, shares: np.ndarray) -> np.ndarray:

@@ -7,7 +7,7 @@ import numpy as np
 
 from madbayes._engine.rows import Rows
 from madbayes._engine.seeding import squared_distances
-from madbayes._kernels.rows import distances_to, open_clusters
+from madbayes._kernels.rows import distances_to, open_clusters, row_errors
 
 
 def scatter(source: Rows, weight: np.ndarray, mean: np.ndarray, cut: tuple[int, int]) -> float:
@@ -20,8 +20,8 @@ def own_distances(
     block: np.ndarray, weight: np.ndarray, labels: np.ndarray, centers: np.ndarray
 ) -> np.ndarray:
     """The squared distance of each row to the centre of its label; 0 for rows of weight 0."""
-    diff = block - centers[labels]
-    d2 = np.einsum("ij,ij->i", diff, diff)
+    d2 = np.empty(len(labels))
+    row_errors(block, labels, np.ascontiguousarray(centers, dtype=np.float64), d2)
     return np.where(weight == 0, 0.0, d2) if weight.shape[0] else d2
 
 

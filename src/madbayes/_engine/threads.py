@@ -115,15 +115,15 @@ class _Here(threading.local):
 _here = _Here()
 
 
-def patient(kernel: Callable[..., Any], *args: Any) -> Any:
+def patient(kernel: Callable[..., Any], *args: Any, brief: bool = False) -> Any:
     """`kernel(*args, stop)`, so that Ctrl-C need not wait for its end.
 
     Only the main thread handles signals, and not inside of a kernel. So it leaves what may take
-    long to another thread, waits, and sets `stop` when it is interrupted.
+    long to another thread, waits, and sets `stop` when it is interrupted. `brief`: it will not.
     """
     stop, pool = _here.stop, _here.pool
-    size = sum(a.size for a in args if isinstance(a, np.ndarray))
-    if pool is None or size < QUICK or threading.current_thread() is not threading.main_thread():
+    brief = brief or sum(a.size for a in args if isinstance(a, np.ndarray)) < QUICK
+    if brief or pool is None or threading.current_thread() is not threading.main_thread():
         found = kernel(*args, stop)
     else:
         found = _wait_for([pool.submit(kernel, *args, stop)], stop)[0]

@@ -9,31 +9,31 @@ from typing import NamedTuple
 
 import numpy as np
 
-from madbayes._kernels import inner
+from madbayes._kernels import compiled, inner
 from madbayes._kernels.distance import add_row, sqdist
 
 UP = 1.0 + 2.0**-21  # covers the rounding of a bound that is kept in float32
 DOWN = 1.0 - 2.0**-21
+UP32, DOWN32, ZERO32 = np.float32(UP), np.float32(DOWN), np.float32(0.0)
 
 
 class Centers(NamedTuple):
     """The centres of a pass, in the forms that the kernels read. Made by `_engine.centers`."""
 
     exact: np.ndarray  # (k, d) float64, in the units of the data
-    packed: np.ndarray  # (k, d) float32: shifted, scaled, one group after the other
-    packed_half: np.ndarray  # (k,) float32: half the squared norms of `packed`
-    member: np.ndarray  # (k,) int32: which centre each row of `packed` is
+    packed: np.ndarray  # (panels, d, PANEL) float32: shifted, scaled, one group after the other
+    packed_half: np.ndarray  # (panels, PANEL) float32: half their squared norms; inf: no centre
+    member: np.ndarray  # (panels * PANEL,) int32: which centre each of them is
     group: np.ndarray  # (k,) int32: the group of each centre
-    start: np.ndarray  # (t + 1,) int64: where each group begins in `packed`
+    start: np.ndarray  # (t + 1,) int64: the panel where each group begins
     shifted: np.ndarray  # (k, d) float64: shifted and scaled, in the order of `exact`
     shifted_half: np.ndarray  # (k,) float64
     longest: float  # the largest norm in `shifted`
     offset: np.ndarray  # (d,) float64
     scale: float  # a power of two
-    drift: np.ndarray  # (k,) float64: how far each centre moved since the bounds were made, scaled
-    group_drift: np.ndarray  # (t, 2) float64: the largest drift in each group and the runner-up
-    group_mover: np.ndarray  # (t,) int32: the centre with the largest drift
-    separation: np.ndarray  # (k,) float64: half the distance to the nearest other centre, scaled
+    drift: np.ndarray  # (k,) float32: how far each centre moved since the bounds were made, scaled
+    others: np.ndarray  # (k, t) float32: the largest drift in each group, that centre left out
+    separation: np.ndarray  # (k,) float32: half the distance to the nearest other centre, scaled
 
 
 class RowState(NamedTuple):
@@ -55,24 +55,28 @@ class Tally(NamedTuple):
     stats: np.ndarray  # (4,) float64: change of the objective, rows moved, far rows, hard rows
 
 
+@compiled(fastmath={"nnan", "nsz"}, no_cpython_wrapper=True)
+def loosen(lower, i, others, p):
+    """The lower bounds of row i, of cluster p, after the drift of the centres; the lowest."""
+    low = np.float32(np.inf)
+    line, moved = lower[i], others[p]
+    for g in range(line.shape[0]):
+        line[g] = max(ZERO32, line[g] - moved[g]) * DOWN32
+        low = min(low, line[g])
+    return low
+
+
 @inner
 def check_bounds(X, next_row, centers, rows, penalty, active, own):
-    """Step 1, until `active` is full. Returns (the row to go on with, rows in active, rows new)."""
+    """Step 1, until `active` is full. Returns (the row to go on with, rows in active)."""
     labels, uppers, lower, weight, far = rows.labels, rows.upper, rows.lower, rows.weight, rows.far
-    exact, scale, drifts = centers.exact, centers.scale, centers.drift
-    group_drift, group_mover, separation = (
-        centers.group_drift,
-        centers.group_mover,
-        centers.separation,
-    )
+    exact, scale, drift, others = centers.exact, centers.scale, centers.drift, centers.others
+    separation, one_group = centers.separation, lower.shape[1] == 1
     weighted = weight.shape[0] > 0
     opening = far.shape[0] > 0
     limit = np.sqrt(penalty) * scale * DOWN
-    n = X.shape[0]
-    t = lower.shape[1]
     n_active = 0
-    n_new = 0
-    while next_row < n and n_active < active.shape[0]:
+    while next_row < X.shape[0] and n_active < active.shape[0]:
         i = next_row
         next_row += 1
         if opening:
@@ -82,26 +86,25 @@ def check_bounds(X, next_row, centers, rows, penalty, active, own):
         p = np.int64(labels[i])
         d2 = -1.0
         if p >= 0:
-            upper = (uppers[i] + drifts[p]) * UP
-            nearest_other = np.inf
-            for g in range(t):
-                drift = group_drift[g, 1] if group_mover[g] == p else group_drift[g, 0]
-                low = max(0.0, lower[i, g] - drift) * DOWN
-                lower[i, g] = low
-                nearest_other = min(nearest_other, low)
-            nearest_other = max(nearest_other, separation[p])
-            if not (upper < nearest_other and upper < limit):
-                d2 = sqdist(X, i, exact, p)
-                upper = np.sqrt(d2) * scale * UP
+            upper = (uppers[i] + drift[p]) * UP32
+            if one_group:  # without the call, which takes longer than this
+                gap = max(ZERO32, lower[i, 0] - others[p, 0]) * DOWN32
+                lower[i, 0] = gap
+            else:
+                gap = loosen(lower, i, others, p)
+            gap = max(gap, separation[p])
             uppers[i] = upper
-            if upper < nearest_other and upper < limit:
+            if upper < gap and upper < limit:
                 continue
-        else:
-            n_new += 1
+            d2 = sqdist(X, i, exact, p)
+            upper = np.float32(np.sqrt(d2) * scale * UP)
+            uppers[i] = upper
+            if upper < gap and upper < limit:
+                continue
         active[n_active] = i
         own[n_active] = d2
         n_active += 1
-    return next_row, n_active, n_new
+    return next_row, n_active
 
 
 @inner

@@ -102,9 +102,9 @@ def assign_direct(X, centers, rows, tally, scratch, penalty):
     best, second, nearest, near = scratch.best, scratch.second, scratch.nearest, scratch.near
     i = np.int64(0)  # as in `assign_products`
     while i < X.shape[0]:
-        i, m, _ = check_bounds(X, i, centers, rows, penalty, active, own)
+        i, m = check_bounds(X, i, centers, rows, penalty, active, own)
         if m == 0:
-            break
+            continue
         for a in range(m):
             for j in range(X.shape[1]):
                 columns[j, a] = X[active[a], j]

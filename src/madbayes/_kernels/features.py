@@ -12,6 +12,7 @@ from madbayes._kernels import compiled, inner, kernel
 
 MEASURE, COORDINATE, EXACT = 0, 1, 2  # what `allocate` does with the z of a row
 NODES = 10_000  # of the search tree of one row: all of them up to 12 features
+NO_SUMS = np.empty((0, 0))  # for `allocate`: search trees
 
 
 @njit(nogil=True, cache=True, fastmath={"reassoc"}, error_model="numpy")
@@ -90,7 +91,25 @@ def triangle(G):
 
 
 @inner
-def best_of_all(z, g, G, R, ease, want, y, delta, cost, tried):
+def best_of_sums(x, sums, away, want):
+    """The best of all 2^K z, as `want`, by comparing `x` with every sum: column c of `sums` has
+    the features that are the bits of c. In few columns quicker than a tree that cannot be cut."""
+    for c in range(away.shape[0]):
+        away[c] = 0.0
+    for j in range(x.shape[0]):
+        for c in range(away.shape[0]):
+            miss = x[j] - sums[j, c]
+            away[c] += miss * miss
+    best = 0
+    for c in range(1, away.shape[0]):
+        if away[c] < away[best]:
+            best = c
+    for k in range(want.shape[0]):
+        want[k] = (best >> k) & 1
+
+
+@inner
+def best_of_all(z, g, G, R, ease, most, want, y, delta, cost, tried):
     """The best of all 2^K z, as `want`, by branch and bound.
 
     Flips come first. No other z is better when 2|g_k| <= ease·G_kk for all flips k that are left,
@@ -98,8 +117,8 @@ def best_of_all(z, g, G, R, ease, want, y, delta, cost, tried):
 
     With δ = z' - z, ‖e - δA‖² = Σ_i (y_i - (Rδ)_i)² + const. Features are decided from the last to
     the first; what the decided ones leave over in their rows of R bounds the rest from below (the
-    sphere decoder of Fincke & Pohst 1985). After `NODES` nodes the best z so far counts. `g` is
-    used up.
+    sphere decoder of Fincke & Pohst 1985). After `most` nodes the best z so far counts. `g` is
+    used up. Returns the nodes.
     """
     K = z.shape[0]
     for i in range(K):
@@ -111,7 +130,7 @@ def best_of_all(z, g, G, R, ease, want, y, delta, cost, tried):
     for k in range(K):
         sure = sure and 2.0 * (-g[k] if want[k] else g[k]) <= ease * G[k, k]
     if sure:
-        return
+        return 0
     for i in range(K):  # Rᵀy = g
         value = y[i]
         for j in range(i):
@@ -126,7 +145,7 @@ def best_of_all(z, g, G, R, ease, want, y, delta, cost, tried):
     bound -= 1e-12 * bound
     i, nodes = K - 1, 0
     tried[i] = 0
-    while i < K and nodes < NODES:
+    while i < K and nodes < most:
         if tried[i] == 2:
             i += 1
             continue
@@ -151,33 +170,39 @@ def best_of_all(z, g, G, R, ease, want, y, delta, cost, tried):
             bound = cost[0] - 1e-12 * cost[0]
             for k in range(K):
                 want[k] = z[k] if delta[k] == 0 else 1 - z[k]
+    return nodes
 
 
 @kernel
-def allocate(X, weight, Z, A, G, R, ease, how, error, S, T):
-    """Choose each row's z, A fixed, or only measure. Returns (changed, squared error).
+def allocate(X, weight, Z, A, G, R, sums, ease, most, how, error, S, T):
+    """Choose each row's z, A fixed, or only measure. Returns (changed, squared error, nodes).
 
     `error` becomes ‖x - zA‖² of each row; ZᵀWZ is added to `S` and ZᵀW(X - ZA) to `T`. G = AAᵀ,
-    R is its `triangle`, and `ease` as in `best_of_all`.
+    R is its `triangle`, `ease` and `most` as in `best_of_all`; with `sums` it is `best_of_sums`.
     """
     K, d = A.shape
     e, new, g, y, delta = np.empty(d), np.empty(d), np.empty(K), np.empty(K), np.zeros(K)
     cost, tried, want = np.zeros(K + 1), np.zeros(K, np.int64), np.empty(K, np.uint8)
-    changed, rss = 0, 0.0
+    away = np.empty(sums.shape[1])
+    changed, rss, nodes = 0, 0.0, 0
     for n in range(X.shape[0]):
         x, z = X[n], Z[n]
         residual(x, z, A, e)
         ee = dot(e, e)
         if K and how != MEASURE:
-            products(A, e, g)
             if how == COORDINATE:
+                products(A, e, g)
                 flips = flip(z, g, G)
                 if flips:
                     changed += flips
                     residual(x, z, A, e)
                     ee = dot(e, e)
             else:
-                best_of_all(z, g, G, R, ease, want, y, delta, cost, tried)
+                if away.shape[0]:
+                    best_of_sums(x, sums, away, want)
+                else:
+                    products(A, e, g)
+                    nodes += best_of_all(z, g, G, R, ease, most, want, y, delta, cost, tried)
                 same = True
                 for k in range(K):
                     same = same and want[k] == z[k]
@@ -204,7 +229,7 @@ def allocate(X, weight, Z, A, G, R, ease, how, error, S, T):
     for k in range(K):
         for i in range(k):
             S[i, k] = S[k, i]
-    return changed, rss
+    return changed, rss, nodes
 
 
 @inner

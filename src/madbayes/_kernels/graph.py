@@ -12,12 +12,12 @@ from madbayes._kernels import kernel
 
 TOL = 1e-10
 NOWHERE, ALONE = -1, -2  # instead of a cluster
+WEIGHT, CUT, RATIO, LINKS = range(4)  # of a cluster: columns of `sums`
 
 
 @kernel
-def cluster_sums(indptr, indices, data, delta, w, z, k):
-    """W, cut and N of k clusters."""
-    W, cut, N = np.zeros(k), np.zeros(k), np.zeros(k, np.int64)
+def cluster_sums(indptr, indices, data, delta, w, z, W, cut):
+    """Weight and cut of each cluster, added to W and cut."""
     for i in range(w.size):
         c = z[i]
         outside = delta[i]
@@ -26,112 +26,101 @@ def cluster_sums(indptr, indices, data, delta, w, z, k):
                 outside -= data[e]
         W[c] += w[i]
         cut[c] += outside
-        N[c] += 1
-    return W, cut, N
 
 
 @kernel
-def settle(indptr, indices, data, delta, w, z, W, cut, N, theta, order, exact, limit, stop):
-    """Move nodes while that lowers F; returns whether no move of any node is left that does.
+def settle(
+    indptr, indices, data, delta, w, z, sums, N, k, touched, free, theta, asked, exact, limit, stop
+):
+    """Move nodes while that lowers F; returns how many moves, and whether no other would lower it.
 
-    Nodes are taken in `order`, then again those whose neighbours moved. A node may go to a cluster
-    it has a link to, or become one of its own. `exact`: go round all nodes again until no move
-    lowers F; otherwise stop when no neighbour of a moved node wants to move. Either way stop after
-    `limit` looks at a node, or when `stop` says so. Slots of W, cut and N without nodes have N = 0;
-    there must be as many slots as nodes.
+    Nodes that are `asked` are taken in turn; a node that moves has its neighbours asked again. A
+    node may go to a cluster it has a link to, or become one of its own. `exact`: all nodes are
+    asked again until no move lowers F. Either way stop after `limit` looks at a node, or when
+    `stop` says so. `sums` and N have a slot for each node; clusters 0 … k-1 have nodes. `touched`
+    and `free` are room for one number for each node.
     """
     n = w.size
-    links, touched = np.zeros(n), np.empty(n, np.int64)
-    free, n_free = np.empty(n, np.int64), 0
-    for c in range(n - 1, -1, -1):
-        if N[c] == 0:
-            free[n_free] = c
-            n_free += 1
-    phi = np.zeros(n)
-    for c in range(n):
-        if N[c] > 0:
-            phi[c] = cut[c] / W[c]
-    queue, queued = order.copy(), np.ones(n, np.bool_)
-    head, waiting = 0, n
-    moves, moves_before, looks = 0, 0, 0
+    n_free = n - k
+    for c in range(k, n):
+        free[n - 1 - c] = c
+    moves, moves_before, looks, looks_before = 0, 0, 0, -1
     while True:
-        if waiting == 0:
+        if looks == looks_before:  # nobody was asked
             if not exact or moves == moves_before:
-                return exact
+                return moves, exact
             moves_before = moves  # once more over all nodes
-            queue[:] = order
-            queued[:] = True
-            head, waiting = 0, n
-        if looks >= limit or stop[0]:
-            return False
-        looks += 1
-        i = queue[head]
-        head = head + 1 if head + 1 < n else 0
-        waiting -= 1
-        queued[i] = False
-        p = z[i]
-        n_touched = 0
-        for e in range(indptr[i], indptr[i + 1]):
-            c = z[indices[e]]
-            if links[c] == 0.0:
-                touched[n_touched] = c
-                n_touched += 1
-            links[c] += data[e]
-        d, wi, own = delta[i], w[i], links[p]
-        # What leaving p adds to F, and the least that arriving elsewhere adds.
-        best, lowest = NOWHERE, np.inf
-        if N[p] == 1:
-            leaving = theta - phi[p]
-        elif W[p] - wi > 1e-14 * W[p]:
-            leaving = (cut[p] + 2.0 * own - d) / (W[p] - wi) - phi[p]
-            best, lowest = ALONE, d / wi - theta
-        else:
-            leaving = np.inf  # the others weigh nothing beside this node
-        for t in range(n_touched):
-            c = touched[t]
-            if c != p:
-                change = (cut[c] + d - 2.0 * links[c]) / (W[c] + wi) - phi[c]
-                if change < lowest or (change == lowest and c < best):
-                    lowest = change
-                    best = c
-        if leaving + lowest < -TOL * (theta + phi[p] + d / wi):
-            q = best
-            joined = 0.0
-            if q == ALONE:
-                n_free -= 1
-                q = free[n_free]
-            else:
-                joined = links[q]
-            N[p] -= 1
-            if N[p] == 0:
-                W[p], cut[p], phi[p] = 0.0, 0.0, 0.0
-                free[n_free] = p
-                n_free += 1
-            else:
-                W[p] -= wi
-                cut[p] = max(cut[p] + 2.0 * own - d, 0.0)
-                phi[p] = cut[p] / W[p]
-            N[q] += 1
-            W[q] += wi
-            cut[q] = max(cut[q] + d - 2.0 * joined, 0.0)
-            phi[q] = cut[q] / W[q]
-            z[i] = q
-            moves += 1
+            for i in range(n):
+                asked[i] = 1
+        looks_before = looks
+        for i in range(n):
+            if asked[i] == 0:
+                continue
+            if looks >= limit or stop[0]:
+                return moves, False
+            looks += 1
+            asked[i] = 0
+            p = z[i]
+            n_touched = 0
             for e in range(indptr[i], indptr[i + 1]):
-                j = indices[e]
-                if not queued[j] and z[j] != q:
-                    queued[j] = True
-                    tail = head + waiting
-                    queue[tail if tail < n else tail - n] = j
-                    waiting += 1
-        for t in range(n_touched):
-            links[touched[t]] = 0.0
+                c = z[indices[e]]
+                if sums[c, LINKS] == 0.0:
+                    touched[n_touched] = c
+                    n_touched += 1
+                sums[c, LINKS] += data[e]
+            d, wi, own = delta[i], w[i], sums[p, LINKS]
+            weight, cut, phi = sums[p, WEIGHT], sums[p, CUT], sums[p, RATIO]
+            # What leaving p adds to F, and the least that arriving elsewhere adds.
+            best, lowest = NOWHERE, np.inf
+            if N[p] == 1:
+                leaving = theta - phi
+            elif weight - wi > 1e-14 * weight:
+                leaving = (cut + 2.0 * own - d) / (weight - wi) - phi
+                best, lowest = ALONE, d / wi - theta
+            else:
+                leaving = np.inf  # the others weigh nothing beside this node
+            for t in range(n_touched):
+                c = touched[t]
+                if c != p:
+                    change = (sums[c, CUT] + d - 2.0 * sums[c, LINKS]) / (sums[c, WEIGHT] + wi)
+                    change -= sums[c, RATIO]
+                    if change < lowest or (change == lowest and c < best):
+                        lowest = change
+                        best = c
+            if leaving + lowest < -TOL * (theta + phi + d / wi):
+                q = best
+                joined = 0.0
+                if q == ALONE:
+                    n_free -= 1
+                    q = free[n_free]
+                else:
+                    joined = sums[q, LINKS]
+                N[p] -= 1
+                if N[p] == 0:
+                    sums[p, WEIGHT], sums[p, CUT], sums[p, RATIO] = 0.0, 0.0, 0.0
+                    free[n_free] = p
+                    n_free += 1
+                else:
+                    sums[p, WEIGHT] = weight - wi
+                    sums[p, CUT] = max(cut + 2.0 * own - d, 0.0)
+                    sums[p, RATIO] = sums[p, CUT] / sums[p, WEIGHT]
+                N[q] += 1
+                sums[q, WEIGHT] += wi
+                sums[q, CUT] = max(sums[q, CUT] + d - 2.0 * joined, 0.0)
+                sums[q, RATIO] = sums[q, CUT] / sums[q, WEIGHT]
+                z[i] = q
+                moves += 1
+                for e in range(indptr[i], indptr[i + 1]):
+                    j = indices[e]
+                    if z[j] != q:
+                        asked[j] = 1
+            for t in range(n_touched):
+                sums[touched[t], LINKS] = 0.0
 
 
 @kernel
-def renumber(z, top):
-    """Labels below `top` to 0, 1, … in the order of first appearance; returns how many."""
-    new = np.full(top, -1, np.int64)
+def renumber(z, new):
+    """Labels to 0, 1, … in the order of first appearance; returns how many. `new` is full of -1."""
     k = 0
     for i in range(z.size):
         c = z[i]
@@ -143,43 +132,57 @@ def renumber(z, top):
 
 
 @kernel
-def contract(indptr, indices, data, w, z, k):
-    """The graph whose nodes are the clusters 0 … k-1: indptr, indices, data, delta, w."""
-    n = w.size
-    start = np.zeros(k + 1, np.int64)
-    for i in range(n):
-        start[z[i] + 1] += 1
-    for c in range(k):
-        start[c + 1] += start[c]
-    members, place = np.empty(n, np.int64), start.copy()
-    for i in range(n):
-        members[place[z[i]]] = i
-        place[z[i]] += 1
-    new_indptr = np.zeros(k + 1, np.int64)
-    new_indices = np.empty(indices.size, indices.dtype)
-    new_data = np.empty(indices.size)
-    new_delta, new_w = np.zeros(k), np.zeros(k)
-    slot = np.full(k, -1, np.int64)  # where the links to a cluster are summed
+def reorder(indptr, indices, data, order, place, new_indptr, new_indices, new_data):
+    """The same graph, its nodes in another order: node i comes to `place[i]`."""
     filled = 0
-    for c in range(k):
-        first = filled
+    for r in range(order.size):
+        i = order[r]
+        for e in range(indptr[i], indptr[i + 1]):
+            new_indices[filled] = place[indices[e]]
+            new_data[filled] = data[e]
+            filled += 1
+        new_indptr[r + 1] = filled
+
+
+@kernel
+def sort_nodes(z, place, order):
+    """The nodes in the order of their clusters; `place` is where those of each cluster begin."""
+    for i in range(z.size):
+        order[place[z[i]]] = i
+        place[z[i]] += 1
+
+
+@kernel
+def contract(
+    indptr, indices, data, w, z, start, order, slot, new_indptr, new_indices, new_data, new
+):
+    """The graph whose nodes are the clusters 0 … k-1, and `new`: their links to others and weights.
+
+    `start` and `order`: the nodes of each cluster. `slot`, full of -1: where the links of the
+    present cluster to each other one are summed.
+    """
+    filled = 0
+    for c in range(slot.size):
+        begin = filled
+        weight, outside = 0.0, 0.0
         for m in range(start[c], start[c + 1]):
-            i = members[m]
-            new_w[c] += w[i]
+            i = order[m]
+            weight += w[i]
             for e in range(indptr[i], indptr[i + 1]):
                 q = z[indices[e]]
-                if q == c:
-                    continue
-                if slot[q] < first:
-                    slot[q] = filled
-                    new_indices[filled] = q
-                    new_data[filled] = 0.0
-                    filled += 1
-                new_data[slot[q]] += data[e]
-        for e in range(first, filled):
-            new_delta[c] += new_data[e]
+                if q != c:
+                    at = slot[q]
+                    if at < begin:
+                        slot[q] = filled
+                        new_indices[filled] = q
+                        new_data[filled] = data[e]
+                        filled += 1
+                    else:
+                        new_data[at] += data[e]
+        for e in range(begin, filled):
+            outside += new_data[e]
+        new[0, c], new[1, c] = outside, weight
         new_indptr[c + 1] = filled
-    return new_indptr, new_indices[:filled].copy(), new_data[:filled].copy(), new_delta, new_w
 
 
 @kernel

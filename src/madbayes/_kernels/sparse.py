@@ -83,8 +83,7 @@ def assign_sparse(data, indices, indptr, first, centers, transposed, rows, tally
         own, slack = 0.0, 0.0
         if p >= 0:
             upper = (uppers[r] + centers.drift[p]) * UP
-            drift = centers.group_drift[0, 1 if centers.group_mover[0] == p else 0]
-            low = max(0.0, lower[r, 0] - drift) * DOWN
+            low = max(0.0, lower[r, 0] - centers.others[p, 0]) * DOWN
             lower[r, 0] = low
             low = max(low, centers.separation[p])
             if not (upper < low and upper < limit):

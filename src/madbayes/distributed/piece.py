@@ -126,7 +126,7 @@ def assign(
                 if fresh:
                     part._upper[a:b] = np.inf
                     part._lower[a:b] = 0.0
-                part._assign_range(a, b, view, tally, penalty, fresh, local, columns)
+                part._assign_range(a, b, view, tally, penalty, local, columns)
     return State(part.labels, part._upper, part._lower, part._far, tallies)
 
 

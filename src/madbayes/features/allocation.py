@@ -3,7 +3,7 @@
 An `Allocation` owns Z (a byte for each row and feature), A, and a number or two for each row; the
 rows stay where they are and are read in blocks. Each step is a map over fixed segments of the rows
 (`cuts`), whose sums are added in the order of the segments: nothing depends on how many threads
-`run` has.
+`run` has. `work` counts what the passes cost, so that a search can end by a count, not by a clock.
 """
 
 from collections.abc import Callable, Iterator
@@ -16,10 +16,12 @@ from madbayes._engine.rows import Rows, segments
 from madbayes._engine.threads import Run
 from madbayes._kernels import features as kernels
 from madbayes._kernels.feature_births import grow_seeds
-from madbayes._kernels.features import COORDINATE, EXACT, MEASURE
+from madbayes._kernels.features import COORDINATE, EXACT, MEASURE, NO_SUMS, NODES
 
 FEW_ROWS = 500  # whose search trees cost less than the eigenvalues that could spare them
 PIECE_VALUES = 2**16  # of X, in one call of a kernel
+NODE = 16  # products that take as long as a node of a search tree
+SUM = 0.25  # and as one number of a sum that a row is compared with
 NO_WEIGHT = np.empty(0)
 
 
@@ -36,8 +38,27 @@ def diagonal_part(G: np.ndarray) -> float:
     return max(0.0, float(np.linalg.eigvalsh(G / np.outer(root, root))[0]) - 1e-9)
 
 
+def all_sums(A: np.ndarray, rank: int) -> np.ndarray:
+    """The sums of all combinations of features, columns in the order of their bits, where rows are
+    sooner compared with each than they are through the search tree; otherwise none.
+
+    A tree that is cut as soon as can be still has the 2^(K - rank) branches of features that
+    depend on the others.
+    """
+    K, d = A.shape
+    if K > 12 or 2**rank * d * SUM > NODE * rank:
+        return NO_SUMS
+    sums = np.zeros((d, 1))
+    for a in A:
+        sums = np.hstack([sums, sums + a[:, None]])
+    return sums
+
+
 class Allocation:
     """The rows of `source`, with `weight` (None: all ones), allocated to no feature at first."""
+
+    work = 0.0  # products, about
+    most_nodes = NODES
 
     def __init__(
         self,
@@ -60,6 +81,10 @@ class Allocation:
     @property
     def K(self) -> int:
         return self.A.shape[0]
+
+    def one_pass(self) -> float:
+        """What a pass costs that only measures."""
+        return float(self.n * (1 + self.K) * (self.d + self.K))
 
     def save(self) -> tuple:
         return self.Z.copy(), self.A.copy(), self.S.copy(), self.error.copy(), self.rss
@@ -95,29 +120,36 @@ class Allocation:
 
     def _pass(self, how: int) -> int:
         parts = self._map(how)
-        changed, self.rss, self.S, self._T = parts[0]
+        changed, self.rss, self.S, self._T, cost = parts[0]
         for part in parts[1:]:
             changed, self.rss = changed + part[0], self.rss + part[1]
-            self.S, self._T = self.S + part[2], self._T + part[3]
+            self.S, self._T, cost = self.S + part[2], self._T + part[3], cost + part[4]
+        self.work += self.one_pass() + cost
         return int(changed)
 
-    def _map(self, how: int) -> list[tuple[int, float, np.ndarray, np.ndarray]]:
-        """One pass over each segment: changes, squared error, ZᵀWZ, ZᵀW(X - ZA)."""
+    def _map(self, how: int) -> list[tuple[int, float, np.ndarray, np.ndarray, float]]:
+        """One pass over each segment: changes, squared error, ZᵀWZ, ZᵀW(X - ZA), and what it cost
+        beyond `one_pass`."""
         K = self.K
         G = self.A @ self.A.T
-        R = kernels.triangle(G) if how == EXACT else G
-        ease = diagonal_part(G) if how == EXACT and self.source.n > FEW_ROWS else 0.0
+        R, sums, ease = G, NO_SUMS, 0.0
+        if how == EXACT and K:
+            R = kernels.triangle(G)
+            sums = all_sums(self.A, int((R.diagonal() > 0).sum()))
+            if sums is NO_SUMS and self.source.n > FEW_ROWS:
+                ease = diagonal_part(G)
 
-        def partial(cut: tuple[int, int]) -> tuple[int, float, np.ndarray, np.ndarray]:
+        def partial(cut: tuple[int, int]) -> tuple[int, float, np.ndarray, np.ndarray, float]:
             changed, rss = 0, 0.0
             S, T = np.zeros((K, K)), np.zeros((K, self.d))
+            cost = (cut[1] - cut[0]) * sums.size * SUM
             for i, j, X in self.pieces(cut):
-                flips, error = kernels.allocate(
-                    *(X, self.weight[i:j], self.Z[i:j], self.A, G, R, ease, how),
-                    *(self.error[i:j], S, T),
+                flips, error, nodes = kernels.allocate(
+                    *(X, self.weight[i:j], self.Z[i:j], self.A, G, R, sums, ease),
+                    *(self.most_nodes, how, self.error[i:j], S, T),
                 )
-                changed, rss = changed + flips, rss + error
-            return changed, rss, S, T
+                changed, rss, cost = changed + flips, rss + error, cost + nodes * NODE
+            return changed, rss, S, T, cost
 
         return self.run(partial, self.cuts)
 
@@ -243,4 +275,5 @@ class Allocation:
             return count, total
 
         parts = self.run(partial, self.cuts)
+        self.work += self.n * (1 + self.K + len(seeds)) * self.d
         return sum(part[0] for part in parts), sum(part[1] for part in parts)

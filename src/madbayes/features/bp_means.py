@@ -27,15 +27,9 @@ import numpy as np
 from madbayes._engine.checks import check_choice, check_count
 from madbayes.features.allocation import Allocation
 from madbayes.features.base import PenalizedFeatures
+from madbayes.features.budget import default_patience, few
 from madbayes.features.rowwise import paper_pass
-from madbayes.features.search import (
-    default_patience,
-    few,
-    greedy,
-    search,
-    search_start,
-    settle,
-)
+from madbayes.features.search import greedy, search, search_start, settle
 from madbayes.features.solve import Features, Method, finish
 
 

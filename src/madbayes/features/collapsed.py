@@ -25,8 +25,9 @@ import numpy as np
 from madbayes._engine.checks import check_choice, check_count
 from madbayes.features.allocation import Allocation
 from madbayes.features.base import PenalizedFeatures
+from madbayes.features.budget import default_patience, few
 from madbayes.features.rowwise import collapsed_pass
-from madbayes.features.search import default_patience, exchange, few, greedy, search_start
+from madbayes.features.search import LONG_HOPE, exchange, greedy, search_start
 from madbayes.features.solve import Features, Method
 
 
@@ -46,12 +47,15 @@ def collapsed_bp_means(
     state: Allocation,
     penalty: float,
     cap: int,
-    target: float = -np.inf,
+    target: float = np.inf,
     *,
     max_iter: int,
     on_step: Callable[[float], None] | None = None,
 ) -> bool:
-    """Steps 1 and 2 from the present Z; whether they ended by themselves."""
+    """Steps 1 and 2 from the present Z; whether they ended by themselves.
+
+    Gives up when the last pass shows that J will not come below `target`.
+    """
     before = np.inf
     for _ in range(max_iter):
         changed = assign_or_open(state, penalty, cap)  # 1.
@@ -60,6 +64,8 @@ def collapsed_bp_means(
             on_step(J)
         if not changed or J >= before:
             return True  # 2.
+        if J - LONG_HOPE * (before - J) > target:
+            break
         before = J
     return False
 
@@ -154,7 +160,7 @@ class CollapsedBPMeans(PenalizedFeatures):
             on_step: Callable[[float], None],
         ) -> bool:
             ended = descend(state, penalty, cap, on_step=on_step)
-            return exchange(state, rng, penalty, cap, patience, on_step, descend=descend) and ended
+            return exchange(state, rng, penalty, cap, patience, on_step, np.inf, descend) and ended
 
         def start(
             state: Allocation, rng: np.random.RandomState, penalty: float, cap: int, given: bool

@@ -26,7 +26,8 @@ from madbayes._engine.threads import workers
 from madbayes._estimators.elsewhere import anywhere
 from madbayes.features.allocation import Allocation
 from madbayes.features.base import FeaturesMixin
-from madbayes.features.search import default_patience, greedy, search, search_start, settle
+from madbayes.features.budget import default_patience, in_haste
+from madbayes.features.search import greedy, search, search_start, settle
 from madbayes.features.solve import Features, Method, best_start, by_size, finish
 from madbayes.features.table import check_table_to_fit
 
@@ -47,16 +48,19 @@ def update_features(state: Allocation) -> None:
 
 
 def k_features(
-    state: Allocation, *, assignment: str, max_iter: int
+    state: Allocation, *, assignment: str, max_iter: int, least: float = 0.0
 ) -> tuple[list[float], int, bool]:
-    """Steps 1 to 3 from the present Z and A; the objective after each pass, passes, converged."""
+    """Steps 1 to 3 from the present Z and A; the objective after each pass, passes, converged.
+
+    A pass that gains no more than the part `least` of the objective is the last.
+    """
     history: list[float] = []
     for n_iter in range(1, max_iter + 1):
         changed = assign(state, assignment)  # 1.
         if not changed and n_iter > 1:
             return history, n_iter, True  # 3.
         update_features(state)  # 2.
-        if history and state.rss >= history[-1]:
+        if history and state.rss >= history[-1] * (1 - least):
             return history, n_iter, True
         history.append(state.rss)
     return history, max_iter, False
@@ -176,7 +180,10 @@ class KFeatures(FeaturesMixin):
                 greedy(state, rng, penalty, cap)
             else:
                 state.put(np.zeros((state.n, cap)), given)
-            history, n_iter, converged = k_features(state, assignment=assignment, max_iter=max_iter)
+            least = in_haste(state) if patience else 0.0
+            history, n_iter, converged = k_features(
+                state, assignment=assignment, max_iter=max_iter, least=least
+            )
             if patience:
                 converged = search(state, rng, penalty, cap, patience, history.append)
             return finish(state, penalty, history, n_iter, converged)

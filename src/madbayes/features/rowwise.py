@@ -39,6 +39,7 @@ def collapsed_pass(state: Allocation, penalty: float, cap: int) -> int:
                 count[0] += 1
                 M, G = inverse(state)
             row += 1
+    state.work += state.one_pass() * 2
     state.measure()
     return int(count[0]) + state.refit(penalty)
 

@@ -3,28 +3,31 @@
 J = squared error + penalty × K, with at most `cap` features. With penalty 0 this is K-features.
 
 1. Birth: a feature grown from residuals, as long as one lowers J.
-2. Swap, birth or death at random, polished; kept if J is lower. Ends after `patience` in vain.
+2. Swap, birth or death at random, polished; kept if J is lower. Ends after `patience` in vain, or
+   when the tries have cost as much as so many should (`features/budget.py`): on noise there is
+   always a little to gain. Costs are counted, not timed.
 3. Polish: each row's z exactly, A by least squares, features that do not pay dropped, until nothing
    changes; then row by row with everything else refitting at once; again until nothing changes.
 """
 
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 
 from madbayes._engine.progress import Stage
 from madbayes.features.allocation import Allocation
+from madbayes.features.budget import SMALL, TINY, at_last, budget, harder, in_haste
 from madbayes.features.rowwise import collapsed_pass
 from madbayes.features.solve import Features, Start, finish
 
 SEEDS = 6  # rows that a birth is grown from
-ROUNDS = 200  # at most, in one polish
+ROUNDS = 200  # at most, in the polish of a try
+LAST_ROUNDS = 2000  # and in the last one
 HOPE = 10  # as many steps like the last one are hoped for …
 LONG_HOPE = 30  # … and in small data
 RECOMBINED = 0.2  # of the tries of a search: two features recombined
 TWICE = 0.3  # of the tries: two exchanges at once
-TINY = 32  # rows: up to here any allocation is worth a try
-SMALL = 2**14  # values in X: up to here a polish is always worth finishing
 
 
 Descent = Callable[[Allocation, float, int, float], bool]  # state, penalty, cap, target
@@ -34,15 +37,22 @@ def value(state: Allocation, penalty: float) -> float:
     return state.rss + penalty * state.K
 
 
-def alternate(state: Allocation, penalty: float, target: float = np.inf, least: float = 0.0) -> int:
+def alternate(
+    state: Allocation,
+    penalty: float,
+    target: float = np.inf,
+    least: float = 0.0,
+    rounds: int = ROUNDS,
+) -> tuple[int, int]:
     """z exactly, A by least squares, features that do not pay dropped, until nothing changes.
 
     Gives up when the last steps show that J will not come below `target`, and when a step gains no
-    more than the part `least` of J. Returns the changes.
+    more than the part `least` of J. Returns the changes, and the rounds that are left.
     """
     total, before = 0, np.inf
     hope = HOPE if state.n * state.d > SMALL else LONG_HOPE
-    for step in range(ROUNDS):
+    for step in range(rounds):
+        rounds -= 1
         K = state.K
         changed = state.assign("exact")
         state.refit(penalty)
@@ -54,18 +64,26 @@ def alternate(state: Allocation, penalty: float, target: float = np.inf, least: 
         if step > 0 and now - hope * (before - now) > target:
             break
         before = now
-    return total
+    return total, rounds
 
 
-def polish(state: Allocation, penalty: float, cap: int, target: float = np.inf) -> bool:
+def polish(
+    state: Allocation,
+    penalty: float,
+    cap: int,
+    target: float = np.inf,
+    least: float = 0.0,
+    rounds: int = ROUNDS,
+) -> bool:
     """3. Until no row and no feature can change; returns whether it got there.
 
-    Not worth finishing when J stays well above `target`.
+    Not worth finishing when J stays well above `target`, or a round gains no more than the part
+    `least` of J.
     """
     hope, margin = (HOPE, 0.01) if state.n * state.d > SMALL else (LONG_HOPE, 0.1)
-    for _ in range(ROUNDS):
+    while rounds > 0:
         before = value(state, penalty)
-        changed = alternate(state, penalty, target)
+        changed, rounds = alternate(state, penalty, target, least, rounds)
         if value(state, penalty) > target + margin * abs(target):
             return False
         K = state.K
@@ -75,7 +93,7 @@ def polish(state: Allocation, penalty: float, cap: int, target: float = np.inf) 
             return True
         if now >= before and not changed:
             return True
-        if now - hope * (before - now) > target:
+        if now - hope * (before - now) > target or before - now < least * now:
             return False
     return False
 
@@ -137,11 +155,16 @@ def search(
     """
     on_step = on_step or (lambda J: None)
     on_step(value(state, penalty))
-    alternate(state, penalty)
+    least = in_haste(state)
+    alternate(state, penalty, least=least)
     grow(state, rng, penalty, cap, 3, goal)
-    converged = polish(state, penalty, cap, goal)
+    polish(state, penalty, cap, goal, least)
     on_step(value(state, penalty))
-    return exchange(state, rng, penalty, cap, patience, on_step, goal) and converged
+    exchange(state, rng, penalty, cap, patience, on_step, goal, partial(polish, least=least))
+    state.most_nodes = at_last(state)
+    converged = polish(state, penalty, cap, goal, rounds=LAST_ROUNDS)
+    on_step(value(state, penalty))
+    return converged
 
 
 def exchange(
@@ -151,17 +174,19 @@ def exchange(
     cap: int,
     patience: int,
     on_step: Callable[[float], None],
-    goal: float = np.inf,
-    descend: Descent | None = None,
+    goal: float,
+    descend: Descent,
 ) -> bool:
-    """2. Ends after `patience` tries in vain (more for many features). `descend`: instead of 3."""
-    descend = descend or polish
+    """2. Ends after `patience` tries in vain (more for many features), or with its budget; returns
+    whether the last one that was kept `descend`ed to an end."""
     converged = True
     if cap < 1:
         return converged
-    failures = 0
+    failures, begun, most = 0, state.work, state.K
     stage = Stage("exchanging features", patience)
     while failures < patience * harder(state):
+        if state.work - begun > budget(state, patience):
+            break
         stage.at(failures)
         before, saved = value(state, penalty), state.save()
         if before <= 0:
@@ -175,17 +200,12 @@ def exchange(
         if value(state, penalty) < before - 1e-10 * before:
             failures, converged = 0, ended
             on_step(value(state, penalty))
+            if state.K > most:  # with one more feature it begins anew
+                begun, most = state.work, state.K
         else:
             state.restore(saved)
             failures += 1
     return converged
-
-
-def harder(state: Allocation) -> float:
-    """How many more tries so many features need: about as many as there are pairs of them."""
-    K = min(state.K, state.d)
-    pairs = max(1.0, (1 + K) * (2 + K) / 24)
-    return pairs if state.n > TINY else min(2.0, pairs)
 
 
 def disturb(state: Allocation, rng: np.random.RandomState, penalty: float, cap: int) -> None:
@@ -232,7 +252,7 @@ def settle(
     if state.K < cap:
         grow(state, rng, penalty, cap, 1)
     on_step(value(state, penalty))
-    converged = polish(state, penalty, cap)
+    converged = polish(state, penalty, cap, rounds=LAST_ROUNDS)
     on_step(value(state, penalty))
     return converged
 
@@ -250,17 +270,6 @@ def search_start(find: Callable[..., bool]) -> Start:
         return finish(state, penalty, history, len(history), converged)
 
     return start
-
-
-def few(shape: tuple[int, int]) -> int:
-    """Starts of a search."""
-    return 3 if shape[0] * shape[1] <= SMALL else 1
-
-
-def default_patience(shape: tuple[int, int], effort: float) -> int:
-    """Tries in vain before the search ends: fewer where each takes long."""
-    most = 60 if shape[0] > TINY else 150
-    return round(effort * float(np.clip(3e6 / (shape[0] * max(shape[1], 1)), 10, most)))
 
 
 def greedy(state: Allocation, rng: np.random.RandomState, penalty: float, cap: int) -> None:

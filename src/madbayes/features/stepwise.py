@@ -17,7 +17,8 @@ import numpy as np
 
 from madbayes.features.allocation import Allocation
 from madbayes.features.base import PenalizedFeatures
-from madbayes.features.search import default_patience, few, search, search_start, settle
+from madbayes.features.budget import default_patience, few
+from madbayes.features.search import search, search_start, settle
 from madbayes.features.solve import Features, Method, finish
 
 
@@ -70,8 +71,8 @@ class StepwiseKFeatures(PenalizedFeatures):
         How many starts to try; the best result is kept. "auto" is 3 for small
         data, 1 otherwise.
     effort : float, default=1
-        Patience: at each size, exchanges end after 10 to 60 times `effort` in a row were in vain
-        (fewer for larger data).
+        Patience: at each size, exchanges end after 3 to 15 times `effort` in a row were in vain
+        (fewer for larger data, more for more features).
     random_state : int, RandomState or None
         Seed. The result is the same to the bit for any `n_jobs`.
     n_jobs : int or None
@@ -114,6 +115,6 @@ class StepwiseKFeatures(PenalizedFeatures):
         ) -> Features:
             if given:
                 return last_step(state, rng, penalty, cap, True)
-            return stepwise(state, rng, penalty, cap, patience)
+            return stepwise(state, rng, penalty, cap, -(-patience // 4))
 
         return Method(start, self._restarts(few(shape)), settle=search_start(settle), effort=effort)

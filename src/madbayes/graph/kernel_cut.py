@@ -64,7 +64,8 @@ def assign_or_open(
     graph: Graph, labels: np.ndarray, k: int, cut: str, sigma: float, penalty: float
 ) -> tuple[np.ndarray, int]:
     """2 and 3. One pass over the nodes; the new labels without gaps, and how many there are."""
-    weight, cuts, _ = cluster_sums(*graph, labels, k)
+    weight, cuts = np.zeros((2, k))
+    cluster_sums(*graph, labels, weight, cuts)
     if cut == "normalized":
         diagonal, inner = graph.w - graph.delta, weight - cuts  # of A
     else:
@@ -82,7 +83,7 @@ def kernel_dp_means(
     sigma = least_sigma(graph, cut)
     penalty = to_lambda(resolution, sigma, cut)
     labels = np.zeros(graph.n, np.int32) if start is None else start.astype(np.int32)  # 1.
-    k = renumber(labels, int(labels.max()) + 1)
+    k = renumber(labels, np.full(int(labels.max()) + 1, -1, np.int32))
     found = measure(graph, labels)
     history = [found.objective(resolution)]
     converged = False

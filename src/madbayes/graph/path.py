@@ -11,9 +11,10 @@
    with nearly the same K are one plateau. Where the next division on the staircase has not the
    next number of clusters, the steps between were not seen: there one step of the ladder is
    taken off.
-4. *Chance.* The same for random graphs with the same degrees, several when the graph is small, by
-   one run when it is not; none where the score is beyond what any of them reaches. A
-   plateau counts when its score is above all of theirs, and not small.
+4. *Chance.* The same for random graphs with the same degrees, several when the graph is small;
+   none where the score is beyond what any of them reaches, no more when nothing can stand out from
+   those seen, and one run of those that are far below. A plateau counts when its score is above all
+   of theirs, and not small.
 5. *No plateau.* Many large graphs have communities within communities and no level stands out.
    Then the division with the highest modularity (Newman & Girvan 2004) is taken, if that is above
    what chance gives; otherwise the connected components.
@@ -55,7 +56,7 @@ STANDS_OUT = 0.4  # the least score of a plateau
 CLEAR = 1.0  # a score that no random graph reaches
 DOUBTLESS = 2.0  # one that no other run would change
 BEYOND_CHANCE = 1.02  # modularity, against the highest of the random graphs
-FEW_EDGES = 5_000  # half-edges of a graph whose random graphs are worth several runs
+FAR, NEAR = 0.5, 0.9  # of the graph's score and modularity: random graphs below are no rivals
 RANDOM_EDGES = 50_000  # half-edges of all random graphs together
 RANDOM_GRAPHS = 9  # at most
 
@@ -104,26 +105,39 @@ def find_path(
     """Steps 1 to 5; `used` are the places of the graph's nodes among n."""
     size = max(graph.indices.size, 1)
     step = float(np.clip(FINE * size / FINE_EDGES, FINE, COARSE))
-    path = descend(graph, step, runs(graph, RUNS, effort), rng)
+    n_runs = runs(graph, RUNS, effort)
+    path = descend(graph, step, n_runs, rng)
     score, Q = 0.0, 0.0
-    if 0 < path.figures["modularity"].max() and path.figures["score"].max() < CLEAR:  # 4.
+    plateau, best = path.figures["score"].max(), path.figures["modularity"].max()
+    if 0 < best and plateau < CLEAR:  # 4.
         for _ in range(int(np.clip(RANDOM_EDGES // size, 1, RANDOM_GRAPHS))):
             random = rewired(graph, cut, rng)
-            chance = descend(random, step, RUNS if size < FEW_EDGES else 1, rng)
+            chance = descend(random, step, n_runs, rng, FAR * plateau, NEAR * best)
             score = max(score, *chance.figures["score"])
             Q = max(Q, *chance.figures["modularity"])
+            if plateau <= max(STANDS_OUT, score) and best <= BEYOND_CHANCE * Q:
+                break  # nothing stands out, whatever the others are like
     assert path.labels is not None
     labels = tuple(spread(division, used, n) for division in path.labels)
     scores = {int(k): float(s) for k, s in zip(path.number, path.figures["score"], strict=True)}
     return replace(path, labels=labels, choice=choose(path, score, Q), scores=scores)
 
 
-def descend(graph: Graph, step: float, n_runs: int, rng: np.random.RandomState) -> Staircase:
-    """1 to 3. The staircase of several runs, of one where its plateau is beyond doubt."""
+def descend(
+    graph: Graph,
+    step: float,
+    n_runs: int,
+    rng: np.random.RandomState,
+    low: float = 0.0,
+    low_modularity: float = 0.0,
+) -> Staircase:
+    """1 to 3. The staircase of several runs; of one where its plateau is beyond doubt, or where
+    score and modularity are so low that no other run would matter."""
     found = divisions(graph, step, rng)
     path = staircase(graph, found, step)
     for _ in range(n_runs - 1):
-        if path.figures["score"].max() >= DOUBTLESS:
+        score, Q = path.figures["score"].max(), path.figures["modularity"].max()
+        if score >= DOUBTLESS or (score < low and Q < low_modularity):
             break
         found = divisions(graph, step, rng, found[:-1])
         path = staircase(graph, found, step)

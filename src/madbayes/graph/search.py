@@ -10,40 +10,20 @@
 """
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
-from typing import NamedTuple
+from dataclasses import dataclass
 
 import numpy as np
 
-from madbayes._engine.threads import patient
-from madbayes._kernels.graph import cluster_sums, contract, renumber, settle
+from madbayes._kernels.graph import cluster_sums, renumber
+from madbayes.graph.levels import LOOKS, Graph, Parts, contracted, gather, reordered
 
 TOP = 0.95  # the first θ, in units of links per weight
 LOWEST = 1e-4  # the last θ before a target below it, in the same units
 STEP = 0.9  # from one θ to the next
-LOOKS = 4  # at each node, on average, before going on to the next θ
-PATIENCE = 300  # the same when it is the last θ
+PATIENCE = 300  # looks at each node, on average, when it is the last θ
 WORK = 400_000  # half-edges × runs that a search is worth
 RUNS = 12  # at most
-
-
-class Graph(NamedTuple):
-    """Symmetric CSR without diagonal, links to others and weight of each node."""
-
-    indptr: np.ndarray
-    indices: np.ndarray
-    data: np.ndarray
-    delta: np.ndarray
-    w: np.ndarray
-
-    @property
-    def n(self) -> int:
-        return int(self.w.size)
-
-    @property
-    def unit(self) -> float:
-        """Links per weight, 1 for degrees without loops: what θ is compared with."""
-        return float(self.delta.sum() / self.w.sum()) or 1.0 if self.n else 1.0
+TIDY = 4  # times fewer clusters: nodes are put in their order again
 
 
 @dataclass(frozen=True)
@@ -73,8 +53,9 @@ NOTHING = Division(np.empty(0, np.int32), np.empty(0), np.empty(0))  # of a grap
 def measure(graph: Graph, labels: np.ndarray) -> Division:
     """A division with sums taken afresh."""
     labels = labels.astype(np.int32)  # a copy
-    k = renumber(labels, int(labels.max()) + 1)
-    W, cut, _ = cluster_sums(*graph, labels, k)
+    k = renumber(labels, np.full(int(labels.max()) + 1, -1, np.int32))
+    W, cut = np.zeros((2, k))
+    cluster_sums(*graph, labels, W, cut)
     return Division(labels, np.maximum(cut, 0.0), W)
 
 
@@ -82,41 +63,31 @@ def better(theta: float, *found: Division) -> Division:
     return min(found, key=lambda division: division.objective(theta))
 
 
-def move_nodes(graph: Graph, labels: np.ndarray, theta: float, rng: np.random.RandomState) -> int:
-    """Change `labels` in place while that lowers F; returns the number of clusters."""
-    n = graph.n
-    W, cut, N = cluster_sums(*graph, labels, n)
-    patient(settle, *graph, labels, W, cut, N, theta, rng.permutation(n), False, LOOKS * n)
-    return renumber(labels, n)
-
-
-def contracted(graph: Graph, labels: np.ndarray, k: int) -> Graph:
-    return Graph(*contract(graph.indptr, graph.indices, graph.data, graph.w, labels, k))
-
-
-def move_clusters(
-    graph: Graph, labels: np.ndarray, k: int, theta: float, rng: np.random.RandomState
-) -> np.ndarray:
-    """Labels after moves and merges of whole clusters, on as many levels as it takes."""
-    small = contracted(graph, labels, k)
-    clusters = np.arange(k, dtype=np.int32)
-    fewer = move_nodes(small, clusters, theta, rng)
-    if fewer < k:
-        clusters = move_clusters(small, clusters, fewer, theta, rng)
-        move_nodes(small, clusters, theta, rng)
-    return clusters[labels]
-
-
 def anneal(graph: Graph, thetas: Iterable[float], rng: np.random.RandomState) -> Iterator[Division]:
     """1. A division for each of falling θ, each from the one before."""
-    labels = np.arange(graph.n, dtype=np.int32)
-    k = graph.n
+    graph, place = reordered(graph, rng.permutation(graph.n).astype(np.int32))
+    parts = Parts.single(graph)
+    small = graph  # whose nodes are the clusters
+    division = Division(place, graph.delta, graph.w)
+    merges = np.inf  # θ below which the next two clusters merge, as far as we know
+    tidied = graph.n  # clusters when nodes were put in their order
     for theta in thetas:
-        if k == graph.n:
-            k = move_nodes(graph, labels, theta, rng)
-        labels = move_clusters(graph, labels, k, theta, rng)
-        k = move_nodes(graph, labels, theta, rng)
-        yield measure(graph, labels)
+        if theta < merges:
+            higher = gather(small, theta)
+            if higher.k == parts.k:
+                merges = merging(small)
+            elif small is graph:
+                parts = higher
+                small = parts.contracted()
+            else:
+                parts.adopt(higher)
+                moves, _ = parts.move(theta, LOOKS)
+                small = parts.contracted() if moves else higher.contracted()
+            division = Division(parts.z[place], small.delta, small.w)
+            if TIDY * parts.k < tidied:
+                tidied = parts.k
+                place = parts.tidy()[place]
+        yield division
 
 
 def ladder(graph: Graph, theta: float) -> list[float]:
@@ -127,28 +98,24 @@ def ladder(graph: Graph, theta: float) -> list[float]:
     return [float(top * STEP**step) for step in range(steps)] + [theta]
 
 
-def finish(
-    graph: Graph, labels: np.ndarray, theta: float, rng: np.random.RandomState, looks: int
-) -> Division:
+def finish(graph: Graph, labels: np.ndarray, theta: float, looks: int) -> Division:
     """2. Until neither nodes nor clusters want to move, or nodes have been looked at so often."""
-    labels = labels.copy()
+    now = measure(graph, labels)
+    parts = Parts(graph, now.labels, now.cut, now.weight)
     while True:
-        W, cut, N = cluster_sums(*graph, labels, graph.n)
-        order = rng.permutation(graph.n)
-        settled = patient(settle, *graph, labels, W, cut, N, theta, order, True, looks * graph.n)
-        k = renumber(labels, graph.n)
-        clusters = np.arange(k, dtype=np.int32)
-        move_nodes(contracted(graph, labels, k), clusters, theta, rng)
-        if np.array_equal(clusters, np.arange(k)):
-            return replace(measure(graph, labels), settled=settled)
-        labels = clusters[labels]
+        _, settled = parts.move(theta, looks, exact=True)
+        small = parts.contracted()
+        higher = gather(small, theta)
+        if higher.k == parts.k:
+            return Division(parts.z, small.delta, small.w, settled)
+        parts.adopt(higher)
 
 
 def one_run(graph: Graph, theta: float, rng: np.random.RandomState, looks: int) -> Division:
     """1 and 2."""
     for division in anneal(graph, ladder(graph, theta), rng):
         labels = division.labels
-    return finish(graph, labels, theta, rng, looks)
+    return finish(graph, labels, theta, looks)
 
 
 def combine(
@@ -169,10 +136,8 @@ def combine(
     small = contracted(graph, pieces, k)
     start = np.empty(k, np.int32)
     start[pieces] = best.labels
-    found = better(
-        theta, finish(small, start, theta, rng, looks), one_run(small, theta, rng, looks)
-    )
-    return better(theta, best, finish(graph, found.labels[pieces], theta, rng, looks))
+    found = better(theta, finish(small, start, theta, looks), one_run(small, theta, rng, looks))
+    return better(theta, best, finish(graph, found.labels[pieces], theta, looks))
 
 
 def runs(graph: Graph, most: int = RUNS, effort: float = 1.0) -> int:
@@ -193,7 +158,7 @@ def search(
     if start is None:
         best = one_run(graph, theta, rng, PATIENCE)
     else:
-        best = finish(graph, start, theta, rng, PATIENCE)
+        best = finish(graph, start, theta, PATIENCE)
     history = [best.objective(theta)]
     for _ in range(runs(graph, effort=effort) - 1):
         other = one_run(graph, theta, rng, PATIENCE)
@@ -204,11 +169,12 @@ def search(
 
 def least_resolution(graph: Graph, division: Division) -> float:
     """The lowest θ at which no join of two linked clusters lowers the objective."""
-    small = contracted(graph, division.labels, division.k)
-    rows = np.repeat(np.arange(small.n), np.diff(small.indptr))
-    p, q = rows, small.indices
-    both = (division.cut[p] + division.cut[q] - 2 * small.data) / (
-        division.weight[p] + division.weight[q]
-    )
-    gain = division.terms[p] + division.terms[q] - both
-    return max(float(gain.max(initial=0.0)), LOWEST)
+    return max(merging(contracted(graph, division.labels, division.k)), LOWEST)
+
+
+def merging(graph: Graph) -> float:
+    """The lowest θ at which no join of two linked nodes, as clusters, lowers the objective."""
+    p, q = np.repeat(np.arange(graph.n), np.diff(graph.indptr)), graph.indices
+    both = (graph.delta[p] + graph.delta[q] - 2 * graph.data) / (graph.w[p] + graph.w[q])
+    terms = graph.delta / graph.w
+    return float((terms[p] + terms[q] - both).max(initial=0.0))

@@ -1,0 +1,59 @@
+"""What a search for features may cost: counted, so that the same seed gives the same result.
+
+The exchanges end after so many tries in vain (`default_patience`, times `harder`), or when they
+have cost as much as so many should (`budget`). Until the last polish everything is `in_haste`.
+"""
+
+import numpy as np
+
+from madbayes._kernels.features import NODES
+from madbayes.features.allocation import Allocation
+
+TINY = 32  # rows: up to here any allocation is worth a try
+SMALL = 2**14  # values in X: up to here a polish is always worth finishing
+MOST_PATIENCE = 60  # tries in vain, by default
+TRIES = 30  # that are paid for at least
+VISITS = 2**14  # of rows, for each try in vain that is allowed: what a search may cost …
+PASSES = 20  # … or so many passes over all rows …
+PRODUCTS = 2**31  # … but no more than so many products, more only with more effort
+LEAST = 1e-5  # part of J that a round of a polish gains at least
+FEW_NODES = 512  # of a search tree until the last polish: all of them up to 8 features
+ALL_NODES = 2**24  # and of all rows, then, beyond the 12 features that `NODES` are enough for
+
+
+def few(shape: tuple[int, int]) -> int:
+    """Starts of a search."""
+    return 3 if shape[0] * shape[1] <= SMALL else 1
+
+
+def default_patience(shape: tuple[int, int], effort: float) -> int:
+    """Tries in vain before the search ends: fewer where each takes long."""
+    most = MOST_PATIENCE if shape[0] > TINY else 150
+    return round(effort * float(np.clip(3e6 / (shape[0] * max(shape[1], 1)), 10, most)))
+
+
+def harder(state: Allocation) -> float:
+    """How many more tries so many features need: about as many as there are pairs of them."""
+    K = min(state.K, state.d)
+    pairs = max(1.0, (1 + K) * (2 + K) / 24)
+    return pairs if state.n > TINY else min(2.0, pairs)
+
+
+def budget(state: Allocation, patience: float) -> float:
+    """2. What the tries may cost together."""
+    passes = max(patience * harder(state), TRIES) * max(VISITS / state.n, PASSES)
+    return min(passes * state.one_pass(), max(1, patience / MOST_PATIENCE) * PRODUCTS)
+
+
+def in_haste(state: Allocation) -> float:
+    """Until the last polish rows with many features search less, and what is returned is the part
+    of J that a round should gain at least."""
+    state.most_nodes = FEW_NODES
+    return LEAST if state.n * state.d > SMALL else 0.0
+
+
+def at_last(state: Allocation) -> int:
+    """Nodes for each row in the last polish: all up to 12 features, beyond that fewer for many."""
+    if state.K <= 12:
+        return NODES
+    return int(np.clip(ALL_NODES / state.n, FEW_NODES, NODES))

@@ -1,0 +1,140 @@
+"""A graph on many levels: nodes move, clusters become the nodes of a smaller graph, and so on.
+
+On the way up all nodes of a level are asked, on the way back those whose clusters merged above, and
+always the neighbours of those that moved. A sweep takes nodes in the order in which they lie
+in memory: any other order is slow where the graph is larger than the cache (docs/adr/0011).
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from madbayes._engine.threads import patient
+from madbayes._kernels.graph import CUT, RATIO, WEIGHT, contract, reorder, settle, sort_nodes
+
+LOOKS = 4  # at each node, on average, before going on to the next θ
+FEW = 0.05  # of the nodes moved: not worth another level
+BRIEF = 2**22  # looks at a link
+
+
+class Graph(NamedTuple):
+    """Symmetric CSR without diagonal, links to others and weight of each node."""
+
+    indptr: np.ndarray
+    indices: np.ndarray
+    data: np.ndarray
+    delta: np.ndarray
+    w: np.ndarray
+
+    @property
+    def n(self) -> int:
+        return int(self.w.size)
+
+    @property
+    def unit(self) -> float:
+        """Links per weight, 1 for degrees without loops: what θ is compared with."""
+        return float(self.delta.sum() / self.w.sum()) or 1.0 if self.n else 1.0
+
+
+class Parts:
+    """A division on the move: labels 0 … k-1; what clusters cut and weigh, their number of nodes.
+
+    `sums` and `N` have a slot for each node of the graph, so that nodes can leave.
+    """
+
+    def __init__(
+        self, graph: Graph, labels: np.ndarray, cut: np.ndarray, weight: np.ndarray
+    ) -> None:
+        self.graph, self.z = graph, labels
+        self.sums = np.zeros((graph.n, 4))
+        self.room = np.empty(graph.n, np.int32), np.empty(graph.n, np.int32)
+        self._count(cut, weight)
+
+    @classmethod
+    def single(cls, graph: Graph) -> "Parts":
+        """Each node a cluster."""
+        return cls(graph, np.arange(graph.n, dtype=np.int32), graph.delta, graph.w)
+
+    def _count(self, cut: np.ndarray, weight: np.ndarray) -> None:
+        self.k = k = weight.size
+        self.sums[:k, WEIGHT], self.sums[:k, CUT], self.sums[:k, RATIO] = weight, cut, cut / weight
+        self.sums[k:] = 0.0
+        self.N = np.bincount(self.z, minlength=self.graph.n)
+
+    def move(
+        self, theta: float, looks: int, asked: np.ndarray | None = None, *, exact: bool = False
+    ) -> tuple[int, bool]:
+        """Nodes move while that lowers F, first those `asked`: how often, and if no other would."""
+        graph = self.graph
+        if asked is None:
+            asked = np.ones(graph.n, np.uint8)
+        state = self.z, self.sums, self.N, self.k, *self.room
+        brief = graph.indices.size * looks < BRIEF
+        moves, settled = patient(
+            settle, *graph, *state, theta, asked, exact, looks * graph.n, brief=brief
+        )
+        if moves:  # close the gaps
+            filled = self.N > 0
+            self.z = (np.cumsum(filled, dtype=np.int32) - 1)[self.z]
+            self.k = int(np.count_nonzero(filled))
+            self.sums[: self.k], self.N[: self.k] = self.sums[filled], self.N[filled]
+            self.sums[self.k :], self.N[self.k :] = 0.0, 0
+        return moves, settled
+
+    def adopt(self, higher: "Parts") -> np.ndarray:
+        """Merge clusters as `higher` has them; returns which nodes are in one that was merged."""
+        merged = higher.N[: higher.k] > 1
+        self.z = higher.z[self.z]
+        self._count(higher.sums[: higher.k, CUT], higher.sums[: higher.k, WEIGHT])
+        return merged.astype(np.uint8)[self.z]
+
+    def contracted(self) -> Graph:
+        return contracted(self.graph, self.z, self.k)
+
+    def tidy(self) -> np.ndarray:
+        """Nodes in the order of their clusters, for the cache's sake; returns where each went."""
+        _, order = by_cluster(self.z, self.k)
+        self.graph, place = reordered(self.graph, order)
+        self.z = self.z[order]
+        return place
+
+
+def by_cluster(labels: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
+    """Where the nodes of each cluster begin in the order of clusters, and that order."""
+    start = np.zeros(k + 1, np.int64)
+    np.cumsum(np.bincount(labels, minlength=k), out=start[1:])
+    order = np.empty(labels.size, np.int32)
+    sort_nodes(labels, start.copy(), order)
+    return start, order
+
+
+def contracted(graph: Graph, labels: np.ndarray, k: int) -> Graph:
+    """The graph whose nodes are the clusters."""
+    size = graph.indices.size
+    indptr, slot = np.zeros(k + 1, np.int64), np.full(k, -1, np.int32)
+    indices, data, sums = np.empty(size, np.int32), np.empty(size), np.empty((2, k))
+    nodes = by_cluster(labels, k)
+    contract(*graph[:3], graph.w, labels, *nodes, slot, indptr, indices, data, sums)
+    filled = int(indptr[-1])
+    return Graph(indptr, indices[:filled], data[:filled], *sums)
+
+
+def reordered(graph: Graph, order: np.ndarray) -> tuple[Graph, np.ndarray]:
+    """The graph with its nodes in this order, and where each of them is."""
+    place = np.empty_like(order)
+    place[order] = np.arange(graph.n, dtype=np.int32)
+    indptr = np.zeros_like(graph.indptr)
+    indices, data = np.empty_like(graph.indices), np.empty_like(graph.data)
+    reorder(*graph[:3], order, place, indptr, indices, data)
+    return Graph(indptr, indices, data, graph.delta[order], graph.w[order]), place
+
+
+def gather(graph: Graph, theta: float) -> Parts:
+    """From single nodes, moves and merges on as many levels as it takes."""
+    parts = Parts.single(graph)
+    parts.move(theta, LOOKS)
+    if graph.n - parts.k > FEW * graph.n:
+        higher = gather(parts.contracted(), theta)
+        if higher.k < parts.k:
+            parts.move(theta, LOOKS, parts.adopt(higher))
+    return parts
