@@ -83,7 +83,7 @@ class CentersMixin(Clusterer):
         source, out = Rows(X, unit=self._unit), np.empty(len(labels))
         centers = np.ascontiguousarray(self._exact_centers())
         for a, b, block in source.blocks(0, source.n):
-            row_errors(block, labels[a:b].astype(np.int64, copy=False), centers, out[a:b])
+            row_errors(block, labels[a:b], centers, out[a:b])
         return out
 
     def _held_out(

@@ -19,10 +19,10 @@ def link_tests(D, between, weights, limit, window):
     """
     (n, k), m = D.shape, min(len(between), FEW)
     order, length, reach = between.argsort(axis=1, kind="stable"), np.empty((k, k)), np.empty(k)
-    nearest, rows = np.empty((n, m), np.int64), np.empty(n * m, np.int64)
-    seen, starts, marks = np.zeros(n, np.int64), np.empty(k + 2, np.int64), np.empty(k, np.int64)
-    books = nearest, rows, seen, starts, marks, np.empty((2, n))
-    test_pairs(D, between, order, weights, limit, window, length, reach, books)
+    near, rows = np.empty((n, m + 1), np.int64), np.empty(n * m, np.int64)
+    starts, marks, room = np.empty(k + 2, np.int64), np.empty(k, np.int64), np.empty((2, n))
+    books = length, reach, near, rows, starts, marks, room
+    test_pairs(D, between, order, weights, limit, window, *books)  # one by one: soonest handed over
     return reach[1:]
 
 
@@ -49,11 +49,15 @@ def spanning_tree(length, parent, reach):
 
 
 @kernel
-def test_pairs(D, between, order, weights, limit, window, length, reach, books):
-    """`link_tests`, into `reach`; order[a] are the centres from the nearest to a on."""
-    nearest, rows, seen, starts, marks, room = books
+def test_pairs(
+    D, between, order, weights, limit, window, length, reach, nearest, rows, starts, marks, room
+):
+    """`link_tests`, into `reach`; order[a] are the centres from the nearest to a on.
+
+    nearest[i] is room for the centres nearest to row i, and for the last pair that it was seen for.
+    """
     n, k = D.shape
-    m = nearest.shape[1]
+    m = nearest.shape[1] - 1
     # pairs to test (length 0): a tree that connects all; and neighbours, between which no centre is
     # nearer to the midpoint than they are (Gabriel)
     spanning_tree(between, marks, reach)
@@ -76,7 +80,7 @@ def test_pairs(D, between, order, weights, limit, window, length, reach, books):
     for c in range(k + 2):
         starts[c] = 0
     for i in range(n):
-        worst = np.inf
+        worst, nearest[i, m] = np.inf, 0
         for c in range(k):
             v, at = D[i, c], c
             if c >= m:
@@ -116,9 +120,9 @@ def test_pairs(D, between, order, weights, limit, window, length, reach, books):
                     continue
                 for e in range(starts[centre], starts[centre + 1]):
                     i, other = rows[e], np.inf
-                    if seen[i] == a * k + b:
+                    if nearest[i, m] == a * k + b:
                         continue
-                    seen[i] = a * k + b
+                    nearest[i, m] = a * k + b
                     for s in range(m):
                         c = nearest[i, s]
                         if marks[c] == 0:

@@ -34,7 +34,7 @@ def all_pairs(X, C):
 def lloyd(X, w, C, passes):
     """At most so many passes; clusters without rows are dropped. Labels, centres, squared error."""
     C, most = C.copy(), max(len(X), len(C))
-    z, at, room = np.full(len(X), -1), np.empty(most, np.int64), np.empty((3, most))
+    z, at, room = np.empty(len(X), np.int64), np.empty(most, np.int64), np.empty((3, most))
     k, sse = follow(np.ascontiguousarray(X.T), w, C, z, at, room, passes)
     return z, C[:k], sse
 
@@ -61,8 +61,9 @@ def follow(columns, w, C, z, at, room, passes):
                 at[i] = c if nearer else at[i]
         moved, sse = 0, 0.0
         for i in range(n):
-            moved += z[i] != at[i]
-            z[i] = at[i]
+            c = at[i]
+            moved += turn == 0 or z[i] != c
+            z[i] = c
             sse += w[i] * room[1, i]
         if moved == 0 or turn == passes:
             return k, sse

@@ -24,38 +24,35 @@ HEAVY = 1e-4  # a cluster without a row keeps at least this share, or its mean i
 
 
 @kernel
-def add_rows(X, w, z, C, W, N):
-    """Add rows to the sums, weights and row counts of their clusters."""
+def add_rows(X, w, z, C, W, N, divide):
+    """Add rows to the sums, weights and row counts of their clusters; then `divide` the sums of
+    those that have rows, for their means."""
     for i in range(X.shape[0]):
-        W[z[i]] += w[i]
-        N[z[i]] += 1
+        c, wi = z[i], w[i]
+        W[c] += wi
+        N[c] += 1
         for j in range(X.shape[1]):
-            C[z[i], j] += w[i] * X[i, j]
+            C[c, j] += wi * X[i, j]
+    for c in range(C.shape[0] if divide else 0):
+        if N[c] > 0:
+            for j in range(C.shape[1]):
+                C[c, j] /= W[c]
 
 
 @kernel
 def unit_means(C, W, N):
-    """Sums C to directions of the clusters that have rows, and W to the lengths of the sums."""
+    """Means C to directions, and weights W to the lengths of the sums."""
     for c in range(C.shape[0]):
         if N[c] > 0:
-            for j in range(C.shape[1]):
-                C[c, j] /= W[c]
             W[c] *= to_unit(C, c)
 
 
-def divide_sums(C, W, N, unit):
-    """Sums C to means of the clusters that have rows; with `unit` W to the lengths of the sums."""
+def means(X, w, z, k, unit):
+    """Means, weights and row counts of k clusters; with `unit` W are the lengths of the sums."""
+    C, W, N = np.zeros((k, X.shape[1])), np.zeros(k), np.zeros(k, np.int64)
+    add_rows(X, w, z, C, W, N, True)
     if unit:
         unit_means(C, W, N)
-    else:
-        C /= (W + (N == 0))[:, None]
-
-
-def means(X, w, z, k, unit):
-    """Means, weights and row counts of k clusters."""
-    C, W, N = np.zeros((k, X.shape[1])), np.zeros(k), np.zeros(k, np.int64)
-    add_rows(X, w, z, C, W, N)
-    divide_sums(C, W, N, unit)
     return C, W, N
 
 
@@ -85,7 +82,7 @@ def leave_gain(W, w, d2, unit):
 def close_gaps(z, N):
     """Renumber the clusters that have rows; returns their number."""
     k = np.count_nonzero(N)
-    if not N[:k].all():
+    if np.count_nonzero(N[:k]) < k:
         z[:] = (N > 0).cumsum()[z] - 1
     return k
 
@@ -288,15 +285,16 @@ def relax(X, w, C, penalty, cap, unit, limit, stop):
     Where only rounding is left, the moves may undo the merges: what does not lower J is taken back.
     Returns labels, k and J. Python, since a kernel of kernels would compile them all once more.
     """
-    n, rows, (z, k) = len(X), np.arange(len(X)), nearest_centers(X, C)
+    n, rows, R = len(X), np.arange(len(X)), read_only(X)
+    z, k = nearest_centers(R, C)
     lowest, best_z, best_k = np.inf, z, k
     for _ in range(ROUNDS):
         C, W, N = means(X, w, z, min(n, k + 4) + 1, unit)
-        excess = squared_error(X, w, z, C) + penalty * k - limit
-        move_rows(X, w, z, rows, C, W, N, penalty, cap, unit, excess, stop)
+        excess = squared_error(R, w, z, C) + penalty * k - limit
+        move_rows(R, w, z, rows, C, W, N, penalty, cap, unit, excess, stop)
         k = close_gaps(z, N)
         C, W, N = means(X, w, z, k, unit)
-        J = squared_error(X, w, z, C) + penalty * k
+        J = squared_error(R, w, z, C) + penalty * k
         if k <= cap:
             if not J < lowest:
                 break

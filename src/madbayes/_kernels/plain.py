@@ -11,9 +11,10 @@ import numpy as np
 from madbayes._kernels import kernel
 from madbayes._kernels.bounds import DOWN, UP, RowState, Tally
 from madbayes._kernels.distance import add_row, sqdist
-from madbayes._kernels.rows import read_only
+from madbayes._kernels.rows import NONE, read_only
 
 ROUNDING = 2.0**-50  # for each column: what two ways to add up a distance can differ by, with room
+NO_SUMS, NO_BOUNDS, NO_FLAGS = np.empty((0, 0)), np.empty((0, 0), np.float32), np.empty(0, np.uint8)
 
 
 @kernel
@@ -71,11 +72,10 @@ def assign_plain(X, exact, columns, line, scale, rows, tally, penalty):
 
 def find_nearest(X, C, z, N):
     """z = the nearest of the centres for each row; add to N how many rows each has."""
-    n, k = len(X), len(C)
-    labels, upper = np.full(n, -1, np.int32), np.empty(n, np.float32)
-    no_bounds, no_flags = np.empty((n, 0), np.float32), np.empty(0, np.uint8)
-    rows = RowState(labels, upper, no_bounds, np.empty(0), no_flags)
-    tally = Tally(np.empty((k, 0)), np.empty((k, 0)), N, np.zeros(4))
-    columns, line = np.ascontiguousarray(C.T), np.empty(k)
+    labels, upper = np.empty(len(X), np.int32), np.empty(len(X), np.float32)
+    labels.fill(-1)
+    rows = RowState(labels, upper, NO_BOUNDS, NONE, NO_FLAGS)
+    tally = Tally(NO_SUMS, NO_SUMS, N, np.zeros(4))
+    columns, line = np.ascontiguousarray(C.T), np.empty(len(C))
     assign_plain(read_only(X), C, columns, line, 1.0, rows, tally, np.inf)
     z[:] = labels

@@ -10,10 +10,13 @@ from madbayes._kernels.bounds import DOWN, UP
 from madbayes._kernels.distance import add_row, sqdist
 
 FEW = 2**16  # values
+NONE = np.empty(0)  # no weights, or no room for results
 
 
 def read_only(X):
     """A view of X that cannot be written to: kernels have one version for all tables."""
+    if type(X) is np.ndarray and not X.flags.writeable:
+        return X
     X = X.view(np.ndarray)  # not np.memmap, which is another type too
     X.flags.writeable = False
     return X
@@ -65,18 +68,24 @@ def add_sums(high, low, more, more_low):
 
 def squared_error(X, weight, labels, exact):
     """Σ w ‖x - c‖² of the rows of X to the centres of their labels."""
-    d2 = np.empty(len(X))
-    row_errors(read_only(X), labels.astype(np.int64, copy=False), exact, d2)
-    if weight.shape[0]:
-        d2 *= weight
-    return in_turn(d2)
+    return sum_errors(read_only(X), weight, labels.astype(np.int64, copy=False), exact, NONE)
+
+
+def row_errors(X, labels, exact, out):
+    """out[i] = ‖x - c‖² of row i of X to the centre of its label."""
+    sum_errors(X, NONE, labels.astype(np.int64, copy=False), exact, out)
 
 
 @kernel
-def row_errors(X, labels, exact, out):
-    """out[i] = ‖x - c‖² of row i of X to the centre of its label."""
+def sum_errors(X, weight, labels, exact, out):
+    """`squared_error`, and `row_errors` if there is room for them."""
+    total = 0.0
     for i in range(X.shape[0]):
-        out[i] = sqdist(X, i, exact, labels[i])
+        d2 = sqdist(X, i, exact, labels[i])
+        if out.shape[0] > 0:
+            out[i] = d2
+        total += weight[i] * d2 if weight.shape[0] > 0 else d2
+    return total
 
 
 def distances_to(X, C, out):
