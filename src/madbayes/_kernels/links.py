@@ -11,18 +11,22 @@ from madbayes._kernels import inner, kernel
 FEW = 3  # centres that are known of each row: two that a pair may be, and one beside them
 
 
-def link_tests(D, between, weights, limit, window):
+def make_books(n, k):
+    """Working memory for `link_tests` of n rows and k centres."""
+    m, whole = min(k, FEW), np.int64
+    length, room = np.empty((k, k)), np.empty((2, n))
+    near, rows = np.empty((n, m + 1), whole), np.empty(n * m, whole)
+    return length, near, rows, np.empty(k + 2, whole), np.empty(k, whole), room
+
+
+def link_tests(D, between, weights, limit, window, books):
     """z of the k - 1 weakest links that hold the centres together, in any order.
 
     Row i is D[i, c] from centre c (squared), the centres are `between` from each other: `limit` of
     them are neighbours of each, at most.
     """
-    (n, k), m = D.shape, min(len(between), FEW)
-    order, length, reach = between.argsort(axis=1, kind="stable"), np.empty((k, k)), np.empty(k)
-    near, rows = np.empty((n, m + 1), np.int64), np.empty(n * m, np.int64)
-    starts, marks, room = np.empty(k + 2, np.int64), np.empty(k, np.int64), np.empty((2, n))
-    books = length, reach, near, rows, starts, marks, room
-    test_pairs(D, between, order, weights, limit, window, *books)  # one by one: soonest handed over
+    order, reach = between.argsort(axis=1, kind="stable"), np.empty(len(between))
+    test_pairs(D, between, order, weights, limit, window, reach, *books)  # a tuple takes longer
     return reach[1:]
 
 
@@ -50,7 +54,7 @@ def spanning_tree(length, parent, reach):
 
 @kernel
 def test_pairs(
-    D, between, order, weights, limit, window, length, reach, nearest, rows, starts, marks, room
+    D, between, order, weights, limit, window, reach, length, nearest, rows, starts, marks, room
 ):
     """`link_tests`, into `reach`; order[a] are the centres from the nearest to a on.
 

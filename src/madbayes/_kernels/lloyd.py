@@ -31,9 +31,18 @@ def all_pairs(X, C):
     return D
 
 
+def pairs_with_themselves(X, C):
+    """`all_pairs` of X and C, and of C and C."""
+    n, (k, d) = len(X), C.shape
+    columns, D = np.empty((d, n + k)), np.empty((n + k, k))
+    columns[:, :n], columns[:, n:] = X.T, C.T
+    fill_pairs(columns, C, D, np.empty(n + k))
+    return D[:n], D[n:]
+
+
 def lloyd(X, w, C, passes):
     """At most so many passes; clusters without rows are dropped. Labels, centres, squared error."""
-    C, most = C.copy(), max(len(X), len(C))
+    C, most = C.copy(), len(X) + len(C)
     z, at, room = np.empty(len(X), np.int64), np.empty(most, np.int64), np.empty((3, most))
     k, sse = follow(np.ascontiguousarray(X.T), w, C, z, at, room, passes)
     return z, C[:k], sse

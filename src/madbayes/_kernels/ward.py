@@ -146,15 +146,15 @@ def ward_tree_of_sums(L, W, unit, stop):
 
 def cut_tree(left, right, k):
     """The group, 0..k-1 in order of first appearance, of each point when k groups are left."""
-    group = np.empty(len(left) + 1, np.int64)
-    cut_at(left, right, k, np.arange(len(group)), group)
+    group = np.arange(len(left) + 1)
+    cut_at(left, right, k, group)
     return group
 
 
 @kernel
-def cut_at(left, right, k, parent, group):
-    """`cut_tree`; at first each point is its own parent."""
-    m = group.shape[0]
+def cut_at(left, right, k, parent):
+    """`cut_tree`; at first each point is its own parent, in the end parents are groups."""
+    m = parent.shape[0]
     for t in range(m - k):
         a, b = left[t], right[t]
         while parent[a] != a:
@@ -167,11 +167,12 @@ def cut_at(left, right, k, parent, group):
             parent[a] = b
     count = 0
     for c in range(m):  # a parent has the lower index
-        if parent[c] == c:
-            group[c] = count
+        p = parent[c]
+        if p == c:
+            parent[c] = count
             count += 1
         else:
-            group[c] = group[parent[c]]
+            parent[c] = parent[p]
 
 
 def merge_below(C, W, penalty, cap, unit, stop):
