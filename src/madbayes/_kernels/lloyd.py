@@ -43,17 +43,24 @@ def pairs_with_themselves(X, C):
 def lloyd(X, w, C, passes):
     """At most so many passes; clusters without rows are dropped. Labels, centres, squared error."""
     C, most = C.copy(), len(X) + len(C)
-    z, at, room = np.empty(len(X), np.int64), np.empty(most, np.int64), np.empty((3, most))
-    k, sse = follow(np.ascontiguousarray(X.T), w, C, z, at, room, passes)
+    z, at, line, best = (
+        np.empty(len(X), np.int64),
+        np.empty(most, np.int64),
+        np.empty(most),
+        np.empty(len(X)),
+    )
+    k, sse = follow(np.ascontiguousarray(X.T), w, C, z, at, line, best, passes)
     return z, C[:k], sse
 
 
 @kernel
-def follow(columns, w, C, z, at, room, passes):
+def follow(columns, w, C, z, at, line, best, passes):
     """`lloyd`: labels in z, centres in the first rows of C. Returns their number and the error.
 
-    `at` is room for the nearest centre of each row, `room` for how far it is from one centre and
-    from the nearest; then for the new number of each cluster, and its weight.
+    `at` is room for the nearest centre of each row, then for the new number of each cluster; `line`
+    for how far rows are from one centre, then for the weight of each cluster; `best` for how far
+    they are from the nearest. What is stored could be what is read next, for all that LLVM knows:
+    hence the locals.
     """
     d, n = columns.shape
     k, turn = C.shape[0], 0
@@ -63,33 +70,35 @@ def follow(columns, w, C, z, at, room, passes):
                 mean = C[c, j]
                 for i in range(n):
                     diff = columns[j, i] - mean
-                    room[0, i] = diff * diff + (room[0, i] if j > 0 else 0.0)
+                    line[i] = diff * diff + (line[i] if j > 0 else 0.0)
             for i in range(n):
-                nearer = c == 0 or room[0, i] < room[1, i]
-                room[1, i] = room[0, i] if nearer else room[1, i]
+                nearer = c == 0 or line[i] < best[i]
+                best[i] = line[i] if nearer else best[i]
                 at[i] = c if nearer else at[i]
         moved, sse = 0, 0.0
         for i in range(n):
             c = at[i]
             moved += turn == 0 or z[i] != c
             z[i] = c
-            sse += w[i] * room[1, i]
+            sse += w[i] * best[i]
         if moved == 0 or turn == passes:
             return k, sse
         turn += 1
         for c in range(k):
-            room[2, c] = 0.0
+            line[c] = 0.0
             for j in range(d):
                 C[c, j] = 0.0
         for i in range(n):
-            room[2, z[i]] += w[i]
+            line[z[i]] += w[i]
         filled = 0
         for c in range(k):
             at[c] = filled
-            filled += room[2, c] > 0.0
+            filled += line[c] > 0.0
         k = filled
         for i in range(n):
-            share = w[i] / room[2, z[i]]
-            z[i] = at[z[i]]
+            c = z[i]
+            share = w[i] / line[c]
+            c = at[c]
+            z[i] = c
             for j in range(d):
-                C[z[i], j] += share * columns[j, i]
+                C[c, j] += share * columns[j, i]
