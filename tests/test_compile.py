@@ -35,11 +35,11 @@ def test_a_compilation_is_logged_once(caplog):
     from numba.core import event
 
     from madbayes._engine.progress import _Compiling
-    from madbayes._kernels.moves import move_rows
+    from madbayes._kernels.moves import sweep
 
     class Event:
         def __init__(self):
-            self.data = {"dispatcher": move_rows}
+            self.data = {"dispatcher": sweep}
 
     listener = _Compiling()
     with caplog.at_level(logging.INFO, logger="madbayes"):

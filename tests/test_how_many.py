@@ -190,7 +190,7 @@ def test_small_passes_are_lloyds():
     r = np.random.default_rng(0)
     X, w, start = r.standard_normal((80, 3)), r.uniform(0.5, 2, 80), r.standard_normal((7, 3))
     start[6] = 50.0  # loses all its rows
-    labels, centers, sse = lloyd(np.ascontiguousarray(X.T), w, start, 4)
+    labels, centers, sse = lloyd(X, w, start, 4)
     other_labels, other_centers, other_sse = lloyd_passes(X, start, w, 4)
     np.testing.assert_array_equal(labels, other_labels)
     np.testing.assert_allclose(centers, other_centers)

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from madbayes._engine.centers import make_direct_scratch, make_groups, make_scratch, prepare
+from madbayes._engine.centers import bare, make_direct_scratch, make_groups, make_scratch, prepare
 from madbayes._engine.frame import NO_WEIGHT, Frame, check_reach, measure
 from madbayes._engine.rows import DIRECT_COLUMNS, Rows
 from madbayes._engine.tallies import Tallies
@@ -106,19 +106,16 @@ class Assignment:
             self._lower = np.empty((self.source.n, self._n_groups), dtype=np.float32)
         if penalty is not None and self._far.shape[0] == 0:
             self._far = np.zeros(self.source.n, dtype=np.uint8)
-        view = prepare(
-            centers,
-            self._group,
-            self._n_groups,
-            self.offset,
-            self.scale,
-            None if fresh else self._bounds_for,
-            separate=k * k * 4 <= self.source.n,
-        )
+        sparse, small = self.source.sparse, is_small(self.source.n, k, self.source.d)
+        previous = None if fresh else self._bounds_for
+        near = k * k * 4 <= self.source.n
+        if small and not sparse:
+            view = bare(centers, self.scale)
+        else:
+            groups = self._group, self._n_groups
+            view = prepare(centers, *groups, self.offset, self.scale, previous, separate=near)
         local = threading.local()
-        transposed = None
-        if self.source.sparse or is_small(self.source.n, k, self.source.d):
-            transposed = np.ascontiguousarray(view.exact.T)
+        transposed = np.ascontiguousarray(view.exact.T) if sparse or small else None
 
         def partial(a: int, b: int, tally: Tally) -> np.ndarray:
             a, b = max(a, first), min(b, last)
@@ -149,9 +146,10 @@ class Assignment:
             assign_sparse(X.data, X.indices, X.indptr, first, view, transposed, rows, tally, limit)
             return
         if transposed is not None:  # a small problem
+            line = np.empty(len(view.exact))
             for a, b, block in self.source.blocks(first, last):
                 rows = self._rows(a, b, penalty is not None)
-                assign_plain(block, view.exact, transposed, view.scale, rows, tally, limit)
+                assign_plain(block, view.exact, transposed, line, view.scale, rows, tally, limit)
             return
         if not hasattr(local, "scratch"):
             k, d = view.exact.shape

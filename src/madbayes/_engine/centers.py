@@ -8,6 +8,7 @@ from madbayes._kernels.panels import BUNCH, PANEL
 from madbayes._kernels.products import HARD_ROWS, TILE_ROWS, Scratch
 
 FEW_GROUPS = 8  # one float32 a row for each; more if that is a quarter of what a row takes
+NOTHING = Centers._make([np.empty(0)] * len(Centers._fields))
 
 
 def make_groups(shifted: np.ndarray) -> tuple[np.ndarray, int]:
@@ -111,6 +112,12 @@ def rounded_up(x: np.ndarray) -> np.ndarray:
     return np.nextafter(
         x.astype(np.float32), np.float32(np.inf), where=x > 0, out=np.zeros(x.shape, np.float32)
     )
+
+
+def bare(exact: np.ndarray, scale: float) -> Centers:
+    """The centres alone: nothing else is read where each row is compared with each of them."""
+    exact = np.ascontiguousarray(exact, dtype=np.float64)
+    return NOTHING._replace(exact=exact, scale=float(scale))
 
 
 def half_separation(shifted: np.ndarray, norm2: np.ndarray) -> np.ndarray:

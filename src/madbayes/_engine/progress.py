@@ -46,6 +46,8 @@ class Stage:
 
     def step(self) -> None:
         """One more is done; from any thread."""
+        if self._listener is None:
+            return
         with self._lock:
             self.at(self._done + 1)
 

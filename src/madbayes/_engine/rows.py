@@ -111,6 +111,8 @@ def segments(n: int, k: float) -> list[tuple[int, int]]:
     """
     most = max(MAX_SEGMENTS, n // SEGMENT_ROWS)
     count = max(1, min(most, n // 1024, int(n / (8 * max(k, 1)))))
+    if count == 1:
+        return [(0, n)]
     edges = np.linspace(0, n, count + 1).astype(np.int64)
     return [(int(a), int(b)) for a, b in pairwise(edges)]
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from madbayes._kernels import inner, kernel
 from madbayes._kernels.distance import sqdist
-from madbayes._kernels.moves import HEAVY, TOL, rest_of_cluster
+from madbayes._kernels.moves import HEAVY, TOL, copy_row, rest_of_cluster
 
 RECENT = 8  # openings that a row can catch up with; after more it looks at all centres again
 ROUNDING = 1e-12
@@ -31,9 +31,10 @@ def pass_over_rows(
     """
     n, d = X.shape
     slots = C.shape[0] - 1
-    drift, farthest = np.zeros(slots), 0.0
+    drift, farthest = np.empty(slots), 0.0
     k, lightest = 0, np.inf
     for c in range(slots):
+        drift[c] = 0.0
         if N[c] > 0:
             k += 1
             lightest = min(lightest, W[c])
@@ -47,7 +48,7 @@ def pass_over_rows(
         if alone:
             stay = penalty
         elif heavy:
-            rest = rest_of_cluster(X, w, z, i, C, False)
+            rest = rest_of_cluster(X, w, z, i, C, None)
             stay = wi * rest / (wi + rest) * sqdist(X, i, C, slots)
         else:
             stay = W[p] * wi / (W[p] - wi) * sqdist(X, i, C, p)
@@ -89,7 +90,7 @@ def pass_over_rows(
                 slots = 2 * slots
                 C = wider(C, slots + 1)
                 W, N, drift = longer(W, slots + 1), longer(N, slots + 1), longer(drift, slots)
-                C[slots] = C[q]
+                copy_row(C, q, C, slots)
             births[n_births % RECENT] = q
             n_births += 1
         k += int(opens) - int(alone)
@@ -98,7 +99,8 @@ def pass_over_rows(
         way = 0.0
         if heavy:
             way = np.sqrt(sqdist(C, slots, C, p))
-            C[p], W[p] = C[slots], rest
+            copy_row(C, slots, C, p)
+            W[p] = rest
         elif not alone:
             f = wi / (W[p] - wi)
             W[p] -= wi
@@ -115,7 +117,8 @@ def pass_over_rows(
 
         # … and of q with it.
         if opens:
-            C[q], W[q] = X[i], wi
+            copy_row(X, i, C, q)
+            W[q] = wi
             lightest = min(lightest, wi)
         else:
             W[q] += wi
@@ -133,13 +136,16 @@ def pass_over_rows(
 
 @inner
 def wider(A, m):
-    out = np.zeros((m, A.shape[1]), A.dtype)
-    out[: A.shape[0]] = A
+    out = np.empty((m, A.shape[1]))
+    for c in range(m):
+        for j in range(A.shape[1]):
+            out[c, j] = A[c, j] if c < A.shape[0] else 0.0
     return out
 
 
 @inner
 def longer(a, m):
-    out = np.zeros(m, a.dtype)
-    out[: a.shape[0]] = a
+    out = np.empty(m, a.dtype)
+    for c in range(m):
+        out[c] = a[c] if c < a.shape[0] else 0
     return out

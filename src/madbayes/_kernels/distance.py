@@ -51,16 +51,13 @@ def add_row(high, low, c, X, i, w):
     """`add` of w times row i of X to row c, and of w itself behind it; sums without columns are
     not kept."""
     d = X.shape[1]
-    if high.shape[1] == 0:
-        return
-    for j in range(d):
-        value = w * X[i, j]
+    for j in range(high.shape[1]):
+        value = w * X[i, j] if j < d else w
         old = high[c, j]
         new = old + value
         back = new - old
         low[c, j] += (old - (new - back)) + (value - back)
         high[c, j] = new
-    add(high, low, c, d, w)
 
 
 @compiled(fastmath={"reassoc"}, no_cpython_wrapper=True)

@@ -8,37 +8,41 @@ import numpy as np
 from madbayes._kernels import kernel
 from madbayes._kernels.distance import sqdist
 from madbayes._kernels.moves import copy_row
+from madbayes._kernels.rows import read_only
 
 
-@kernel
 def draw_seeds(X, w, C, have, U, stop):
     """Fill C[have:] with rows drawn in proportion to w·(squared distance to the centres before).
 
     One uniform number U[c] for each (k-means++; Arthur & Vassilvitskii 2007). Returns how many
     centres there are: fewer than asked when all rows are centres already.
     """
-    n, k = X.shape[0], C.shape[0]
-    mass = np.empty(n)
-    for i in range(n):
-        mass[i] = np.inf
-    for c in range(k):
+    return draw_rows(read_only(X), w, C, have, U, w.copy(), stop)
+
+
+@kernel
+def draw_rows(X, w, C, have, U, mass, stop):
+    """`draw_seeds`; `mass` are the weights at first."""
+    n = X.shape[0]
+    for c in range(C.shape[0]):
         if stop[0]:
             break
         if c >= have:
             total = 0.0
             for i in range(n):
-                total += w[i] if c == 0 else mass[i]
+                total += mass[i]
             if total <= 0.0:
                 return c
             target, i, passed = U[c] * total, -1, 0.0
             while i < n - 1 and passed <= target:
                 i += 1
-                passed += w[i] if c == 0 else mass[i]
+                passed += mass[i]
             copy_row(X, i, C, c)
         for i in range(n):
             near = w[i] * sqdist(X, i, C, c)
-            mass[i] = near if near < mass[i] else mass[i]
-    return k
+            if c == 0 or near < mass[i]:
+                mass[i] = near
+    return C.shape[0]
 
 
 def redraw_some(X, w, C, most, U):

@@ -11,37 +11,23 @@ from madbayes._kernels import inner, kernel
 FEW = 3  # centres that are known of each row: two that a pair may be, and one beside them
 
 
-@kernel
-def link_tests(D, between, order, weights, limit, window, reach):
-    """reach[1:] = z of the k - 1 weakest links that hold the centres together, in any order.
+def make_books(n, k):
+    """Working memory for `link_tests` of n rows and k centres."""
+    m, whole = min(k, FEW), np.int64
+    length, room = np.empty((k, k)), np.empty((2, n))
+    near, rows = np.empty((n, m + 1), whole), np.empty(n * m, whole)
+    return length, near, rows, np.empty(k + 2, whole), np.empty(k, whole), room
 
-    Row i is D[i, c] from centre c (squared), the centres are `between` from each other; `order[a]`
-    are the centres from the nearest to a to the farthest, `limit` of them its neighbours at most.
+
+def link_tests(D, between, weights, limit, window, books):
+    """z of the k - 1 weakest links that hold the centres together, in any order.
+
+    Row i is D[i, c] from centre c (squared), the centres are `between` from each other: `limit` of
+    them are neighbours of each, at most.
     """
-    n, k = D.shape
-    length, parent = np.empty((k, k)), np.empty(k, np.int64)
-    spanning_tree(between, parent, reach)  # such pairs too: they connect all
-    for a in range(k):
-        for b in range(k):
-            length[a, b] = 0.0 if parent[a] == b or parent[b] == a else np.inf
-    gabriel_pairs(between, order, limit, length)
-    nearest, starts = np.empty((n, k if k < FEW else FEW), np.int64), np.empty(k + 2, np.int64)
-    rows, t, w = np.empty(nearest.size, np.int64), np.empty(n), np.empty(n)
-    nearest_few(D, nearest)
-    group_rows(nearest, starts, rows)
-    seen, ignored = np.empty(n, np.int64), np.empty(k, np.int64)
-    for i in range(n):
-        seen[i] = -1
-    for a in range(k):
-        for b in range(a + 1, k):
-            if length[a, b] == 0.0 or length[b, a] == 0.0:
-                z = link_test(
-                    D, between, nearest, starts, rows, a, b, weights, window, t, w, seen, ignored
-                )
-                length[a, b] = length[b, a] = z
-    spanning_tree(length, parent, reach)
-    for c in range(k):
-        reach[c] = reach[c] if reach[c] < np.inf else -np.inf
+    order, reach = between.argsort(axis=1, kind="stable"), np.empty(len(between))
+    test_pairs(D, between, order, weights, limit, window, reach, *books)  # a tuple takes longer
+    return reach[1:]
 
 
 @inner
@@ -51,128 +37,133 @@ def spanning_tree(length, parent, reach):
     Point 0 is the root; inf: nothing connects. Points inside have a parent >= 0.
     """
     k = length.shape[0]
+    b = 0
     for c in range(k):
-        parent[c], reach[c] = -1, length[0, c]  # -1 - p: outside, next to p
-    parent[0] = 0
-    for _ in range(k - 1):
-        b = -1
-        for c in range(k):
-            if parent[c] < 0 and (b < 0 or reach[c] < reach[b]):
-                b = c
+        parent[c], reach[c] = -1, np.inf  # -1 - p: outside, next to p
+    for _ in range(k):
         parent[b] = -1 - parent[b]
+        near, least = b, np.inf
         for c in range(k):
-            if parent[c] < 0 and length[b, c] < reach[c]:
-                parent[c], reach[c] = -1 - b, length[b, c]
+            if parent[c] < 0:
+                if length[b, c] < reach[c]:
+                    parent[c], reach[c] = -1 - b, length[b, c]
+                if reach[c] < least or near == b:
+                    near, least = c, reach[c]
+        b = near
 
 
-@inner
-def gabriel_pairs(between, order, limit, length):
-    """length[a, b] = 0 where no centre is nearer to the midpoint than a and b: `limit` for each a.
+@kernel
+def test_pairs(
+    D, between, order, weights, limit, window, reach, length, nearest, rows, starts, marks, room
+):
+    """`link_tests`, into `reach`; order[a] are the centres from the nearest to a on.
 
-    `order[a]` are the centres from the nearest to a to the farthest.
+    nearest[i] is room for the centres nearest to row i, and for the last pair that it was seen for.
     """
-    k = between.shape[0]
+    n, k = D.shape
+    m = nearest.shape[1] - 1
+    # pairs to test (length 0): a tree that connects all; and neighbours, between which no centre is
+    # nearer to the midpoint than they are (Gabriel)
+    spanning_tree(between, marks, reach)
     for a in range(k):
+        for b in range(k):
+            length[a, b] = 0.0 if marks[a] == b else np.inf
         found = 0
         for r in range(k):
             b = order[a, r]
-            free = b != a
-            for s in range(r):  # whoever is nearer to the midpoint is nearer to a than b is
+            free, gap2 = b != a and found < limit, between[a, b]
+            for s in range(r if free else 0):  # whoever is nearer to the midpoint is nearer to a
                 c = order[a, s]
-                if c != a and between[a, c] + between[b, c] < between[a, b]:
+                if c != a and between[a, c] + between[b, c] < gap2:
                     free = False
                     break
             if free:
                 length[a, b] = 0.0
                 found += 1
-                if found == limit:
-                    break
-
-
-@inner
-def nearest_few(D, nearest):
-    """Fill nearest[i] with the columns of the smallest values of D[i], the lower one of equals."""
-    m = nearest.shape[1]
-    for i in range(D.shape[0]):
-        filled, worst = 0, np.inf
-        for c in range(D.shape[1]):
-            v = D[i, c]
-            if filled == m and v >= worst:
-                continue
-            at = filled if filled < m else m - 1
-            filled = at + 1
+    # the nearest centres of each row, the lower one of equals
+    for c in range(k + 2):
+        starts[c] = 0
+    for i in range(n):
+        worst, nearest[i, m] = np.inf, 0
+        for c in range(k):
+            v, at = D[i, c], c
+            if c >= m:
+                if v >= worst:
+                    continue
+                at = m - 1
             while at > 0 and v < D[i, nearest[i, at - 1]]:
                 nearest[i, at] = nearest[i, at - 1]
                 at -= 1
             nearest[i, at] = c
-            if filled == m:
+            if c >= m - 1:
                 worst = D[i, nearest[i, m - 1]]
-
-
-@inner
-def group_rows(nearest, starts, rows):
-    """The rows that have centre c among their nearest go to rows[starts[c]:starts[c + 1]]."""
-    for c in range(starts.shape[0]):
-        starts[c] = 0
-    for i in range(nearest.shape[0]):
-        for s in range(nearest.shape[1]):
+        for s in range(m):
             starts[nearest[i, s] + 2] += 1
-    for c in range(2, starts.shape[0]):
+    # the rows of centre c are rows[starts[c]:starts[c + 1]]
+    for c in range(2, k + 2):
         starts[c] += starts[c - 1]
-    for i in range(nearest.shape[0]):
-        for s in range(nearest.shape[1]):
+    for i in range(n):
+        for s in range(m):
             at = nearest[i, s] + 1
             rows[starts[at]] = i
             starts[at] += 1  # in the end where the next centre begins
-
-
-@inner
-def link_test(D, between, nearest, starts, rows, a, b, weights, window, t, w, seen, ignored):
-    """z of the pair a, b; the rows of centre c are rows[starts[c]:starts[c + 1]]."""
-    k, gap2, pair = between.shape[0], between[a, b], a * between.shape[0] + b
-    # centres so near to a or b that their half-space would hide it do not bound the cell
-    n_ignored = 0
-    for c in range(k):
-        ignored[c] = between[a, c] < gap2 / 4 or between[b, c] < gap2 / 4
-        n_ignored += ignored[c]
-    m = 0
-    sum_a = sum_b = w_a = w_b = 0.0
-    for centre in range(k):
-        if not ignored[centre]:
-            continue
-        for e in range(starts[centre], starts[centre + 1]):
-            i = rows[e]
-            if seen[i] == pair:
+    for a in range(k):
+        for b in range(a + 1, k):
+            if length[a, b] > 0.0 and length[b, a] > 0.0:
                 continue
-            seen[i] = pair
-            other = np.inf
-            for s in range(nearest.shape[1]):
-                if not ignored[nearest[i, s]]:
-                    other = D[i, nearest[i, s]]
-                    break
-            if other == np.inf and n_ignored >= nearest.shape[1]:
-                for c in range(k):
-                    if not ignored[c] and D[i, c] < other:
-                        other = D[i, c]
-            if (D[i, a] + D[i, b]) / 2 - gap2 / 4 <= other:
-                t[m], w[m] = D[i, a] - D[i, b], weights[i]
-                if t[m] <= 0:
-                    sum_a += w[m] * t[m]
-                    w_a += w[m]
-                else:
-                    sum_b += w[m] * t[m]
-                    w_b += w[m]
-                m += 1
-    if w_a == 0.0 or w_b == 0.0:
-        return 0.0
-    at_a, at_b = sum_a / w_a, sum_b / w_b
-    middle, half = (at_a + at_b) / 2, window * (at_b - at_a) / 2
-    n_a = n_b = n_m = 0.0
-    for i in range(m):
-        if abs(t[i] - at_a) <= half:
-            n_a += w[i]
-        elif abs(t[i] - at_b) <= half:
-            n_b += w[i]
-        elif abs(t[i] - middle) <= half:
-            n_m += w[i]
-    return np.sqrt(2.0) * (np.sqrt((n_a if n_a < n_b else n_b) + 0.375) - np.sqrt(n_m + 0.375))
+            # centres so near to a or b that their half-space would hide it do not bound the cell
+            gap2, hidden = between[a, b], 0
+            for c in range(k):
+                near = between[a, c] < gap2 / 4 or between[b, c] < gap2 / 4
+                marks[c] = near
+                hidden += near
+            count = 0
+            sum_a = sum_b = w_a = w_b = 0.0
+            for centre in range(k):
+                if marks[centre] == 0:
+                    continue
+                for e in range(starts[centre], starts[centre + 1]):
+                    i, other = rows[e], np.inf
+                    if nearest[i, m] == a * k + b:
+                        continue
+                    nearest[i, m] = a * k + b
+                    for s in range(m):
+                        c = nearest[i, s]
+                        if marks[c] == 0:
+                            other = D[i, c]
+                            break
+                    if hidden >= m and other == np.inf:
+                        for c in range(k):
+                            if marks[c] == 0 and D[i, c] < other:
+                                other = D[i, c]
+                    to_a, to_b, w = D[i, a], D[i, b], weights[i]
+                    if (to_a + to_b) / 2 - gap2 / 4 <= other:
+                        t = to_a - to_b
+                        room[0, count], room[1, count] = t, w
+                        count += 1
+                        if t <= 0:
+                            sum_a += w * t
+                            w_a += w
+                        else:
+                            sum_b += w * t
+                            w_b += w
+            z = 0.0
+            if w_a != 0.0 and w_b != 0.0:
+                at_a, at_b = sum_a / w_a, sum_b / w_b
+                middle, half = (at_a + at_b) / 2, window * (at_b - at_a) / 2
+                n_a = n_b = n_m = 0.0
+                for e in range(count):
+                    t, w = room[0, e], room[1, e]
+                    if abs(t - at_a) <= half:
+                        n_a += w
+                    elif abs(t - at_b) <= half:
+                        n_b += w
+                    elif abs(t - middle) <= half:
+                        n_m += w
+                least = n_a if n_a < n_b else n_b
+                z = np.sqrt(2.0) * (np.sqrt(least + 0.375) - np.sqrt(n_m + 0.375))
+            length[a, b] = length[b, a] = z
+    spanning_tree(length, marks, reach)
+    for c in range(k):
+        if reach[c] == np.inf:
+            reach[c] = -np.inf

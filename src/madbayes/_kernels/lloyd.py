@@ -7,80 +7,98 @@ which the processor does for several rows at once. Each sum is that of `sqdist`,
 
 import numpy as np
 
-from madbayes._kernels import inner, kernel
-
-
-@inner
-def distances_from(columns, C, c, line):
-    """line[i] = ‖x_i - c‖² of all rows."""
-    for i in range(line.shape[0]):
-        line[i] = 0.0
-    for j in range(columns.shape[0]):
-        at = C[c, j]
-        for i in range(line.shape[0]):
-            diff = columns[j, i] - at
-            line[i] += diff * diff
+from madbayes._kernels import kernel
 
 
 @kernel
-def all_pairs(columns, C):
-    """‖x - c‖² of each row and each row of C."""
-    n, k = columns.shape[1], C.shape[0]
-    D, line = np.empty((n, k)), np.empty(n)
-    for c in range(k):
-        distances_from(columns, C, c, line)
+def fill_pairs(columns, C, D, line):
+    """D[i, c] = ‖x_i - c‖² of each row and each row of C."""
+    n = line.shape[0]
+    for c in range(C.shape[0]):
+        for j in range(columns.shape[0]):
+            at = C[c, j]
+            for i in range(n):
+                diff = columns[j, i] - at
+                line[i] = diff * diff + (line[i] if j > 0 else 0.0)
         for i in range(n):
             D[i, c] = line[i]
+
+
+def all_pairs(X, C):
+    """‖x - c‖² of each row of X and each row of C."""
+    D = np.empty((len(X), len(C)))
+    fill_pairs(np.ascontiguousarray(X.T), C, D, np.empty(len(X)))
     return D
 
 
-@kernel
-def lloyd(columns, w, C, passes):
+def pairs_with_themselves(X, C):
+    """`all_pairs` of X and C, and of C and C."""
+    n, (k, d) = len(X), C.shape
+    columns, D = np.empty((d, n + k)), np.empty((n + k, k))
+    columns[:, :n], columns[:, n:] = X.T, C.T
+    fill_pairs(columns, C, D, np.empty(n + k))
+    return D[:n], D[n:]
+
+
+def lloyd(X, w, C, passes):
     """At most so many passes; clusters without rows are dropped. Labels, centres, squared error."""
-    n = columns.shape[1]
-    z, at, line, best = np.empty(n, np.int64), np.empty(n, np.int64), np.empty(n), np.empty(n)
-    for i in range(n):
-        z[i] = -1
-    sse = 0.0
-    for turn in range(passes + 1):
-        for i in range(n):
-            best[i], at[i] = np.inf, 0
-        for c in range(C.shape[0]):
-            distances_from(columns, C, c, line)
+    C, most = C.copy(), len(X) + len(C)
+    z, at, line, best = (
+        np.empty(len(X), np.int64),
+        np.empty(most, np.int64),
+        np.empty(most),
+        np.empty(len(X)),
+    )
+    k, sse = follow(np.ascontiguousarray(X.T), w, C, z, at, line, best, passes)
+    return z, C[:k], sse
+
+
+@kernel
+def follow(columns, w, C, z, at, line, best, passes):
+    """`lloyd`: labels in z, centres in the first rows of C. Returns their number and the error.
+
+    `at` is room for the nearest centre of each row, then for the new number of each cluster; `line`
+    for how far rows are from one centre, then for the weight of each cluster; `best` for how far
+    they are from the nearest. What is stored could be what is read next, for all that LLVM knows:
+    hence the locals.
+    """
+    d, n = columns.shape
+    k, turn = C.shape[0], 0
+    while True:
+        for c in range(k):
+            for j in range(d):
+                mean = C[c, j]
+                for i in range(n):
+                    diff = columns[j, i] - mean
+                    line[i] = diff * diff + (line[i] if j > 0 else 0.0)
             for i in range(n):
-                nearer = line[i] < best[i]
+                nearer = c == 0 or line[i] < best[i]
                 best[i] = line[i] if nearer else best[i]
                 at[i] = c if nearer else at[i]
         moved, sse = 0, 0.0
         for i in range(n):
-            moved += z[i] != at[i]
-            z[i] = at[i]
+            c = at[i]
+            moved += turn == 0 or z[i] != c
+            z[i] = c
             sse += w[i] * best[i]
         if moved == 0 or turn == passes:
-            break
-        C = filled_means(columns, w, z, C.shape[0])
-    return z, C, sse
-
-
-@inner
-def filled_means(columns, w, z, k):
-    """Means of the clusters that have rows; z is numbered without gaps."""
-    weight, new = np.empty(k), np.empty(k, np.int64)
-    for c in range(k):
-        weight[c] = 0.0
-    for i in range(z.shape[0]):
-        weight[z[i]] += w[i]
-    filled = 0
-    for c in range(k):
-        new[c] = filled
-        filled += weight[c] > 0.0
-    C = np.empty((filled, columns.shape[0]))
-    for c in range(filled):
-        for j in range(columns.shape[0]):
-            C[c, j] = 0.0
-    for i in range(z.shape[0]):
-        share = w[i] / weight[z[i]]
-        z[i] = new[z[i]]
-        for j in range(columns.shape[0]):
-            C[z[i], j] += share * columns[j, i]
-    return C
+            return k, sse
+        turn += 1
+        for c in range(k):
+            line[c] = 0.0
+            for j in range(d):
+                C[c, j] = 0.0
+        for i in range(n):
+            line[z[i]] += w[i]
+        filled = 0
+        for c in range(k):
+            at[c] = filled
+            filled += line[c] > 0.0
+        k = filled
+        for i in range(n):
+            c = z[i]
+            share = w[i] / line[c]
+            c = at[c]
+            z[i] = c
+            for j in range(d):
+                C[c, j] += share * columns[j, i]

@@ -2,7 +2,8 @@
 
 Letters: X (n, d) rows, w weights, z labels, C centres, W cluster weights, N cluster row counts;
 λ is `penalty`, `cap` the largest number of clusters. A gain must exceed TOL of what is compared.
-With `unit` rows and centres have length 1 (the cosine metric), and W are the lengths of the sums.
+With `unit` rows and centres have length 1 (the cosine metric), and W are the lengths of the sums;
+kernels take None in its place if it is not so: Numba leaves out what None forbids.
 """
 
 import numpy as np
@@ -10,7 +11,7 @@ import numpy as np
 from madbayes._kernels import inner, kernel
 from madbayes._kernels.distance import sqdist
 from madbayes._kernels.plain import find_nearest
-from madbayes._kernels.rows import squared_error
+from madbayes._kernels.rows import read_only, squared_error
 from madbayes._kernels.ward import join_cost, merge_below
 
 TOL = 1e-10
@@ -23,31 +24,35 @@ HEAVY = 1e-4  # a cluster without a row keeps at least this share, or its mean i
 
 
 @kernel
-def add_rows(X, w, z, C, W, N):
-    """Add rows to the sums, weights and row counts of their clusters."""
+def add_rows(X, w, z, C, W, N, divide):
+    """Add rows to the sums, weights and row counts of their clusters; then `divide` the sums of
+    those that have rows, for their means."""
     for i in range(X.shape[0]):
-        W[z[i]] += w[i]
-        N[z[i]] += 1
+        c, wi = z[i], w[i]
+        W[c] += wi
+        N[c] += 1
         for j in range(X.shape[1]):
-            C[z[i], j] += w[i] * X[i, j]
-
-
-@kernel
-def divide_sums(C, W, N, unit):
-    """Sums C to means of the clusters that have rows; with `unit` W to the lengths of the sums."""
-    for c in range(C.shape[0]):
+            C[c, j] += wi * X[i, j]
+    for c in range(C.shape[0] if divide else 0):
         if N[c] > 0:
             for j in range(C.shape[1]):
                 C[c, j] /= W[c]
-            if unit:
-                W[c] *= to_unit(C, c)
+
+
+@kernel
+def unit_means(C, W, N):
+    """Means C to directions, and weights W to the lengths of the sums."""
+    for c in range(C.shape[0]):
+        if N[c] > 0:
+            W[c] *= to_unit(C, c)
 
 
 def means(X, w, z, k, unit):
-    """Means, weights and row counts of k clusters."""
+    """Means, weights and row counts of k clusters; with `unit` W are the lengths of the sums."""
     C, W, N = np.zeros((k, X.shape[1])), np.zeros(k), np.zeros(k, np.int64)
-    add_rows(X, w, z, C, W, N)
-    divide_sums(C, W, N, unit)
+    add_rows(X, w, z, C, W, N, True)
+    if unit:
+        unit_means(C, W, N)
     return C, W, N
 
 
@@ -67,7 +72,7 @@ def to_unit(C, c):
 @inner
 def leave_gain(W, w, d2, unit):
     """What the objective falls by when weight w, d2 away, leaves its cluster of weight W."""
-    if unit:
+    if unit is not None:
         rest = W - w
         root = np.sqrt(rest * rest + W * w * d2)
         return 2.0 * W * w * d2 / (root + rest) if rest > 0.0 else 2.0 * (root - rest)
@@ -77,7 +82,7 @@ def leave_gain(W, w, d2, unit):
 def close_gaps(z, N):
     """Renumber the clusters that have rows; returns their number."""
     k = np.count_nonzero(N)
-    if not N[:k].all():
+    if np.count_nonzero(N[:k]) < k:
         z[:] = (N > 0).cumsum()[z] - 1
     return k
 
@@ -89,29 +94,22 @@ def nearest_centers(X, C):
     return z, close_gaps(z, N)
 
 
-@kernel
 def rows_to_watch(own, other, w, z, W, N, penalty, room, unit):
     """Rows for which a move may help, by their squared distances to their own centre (at most
     `own`) and to any other (at least `other`); with `room` for one cluster more, at least."""
-    rows, size = np.empty(z.shape[0], np.int64), 0
-    lightest = W[0]  # the easiest to join
-    for c in range(W.shape[0]):
-        lightest = W[c] if W[c] < lightest else lightest
-    for i in range(z.shape[0]):
-        here = W[z[i]]
-        cost = join_cost(lightest, w[i], other[i], unit)
-        gain = leave_gain(here, w[i], own[i], unit)
-        if N[z[i]] == 1:
-            gain = penalty
-        else:
-            if room and penalty < cost:
-                cost = penalty
-            if abs(here - w[i]) < HEAVY * (here if here > w[i] else w[i]):
-                gain = np.inf
-        if not cost >= gain * (1 + MARGIN):
-            rows[size] = i
-            size += 1
-    return rows[:size]
+    here, lightest, alone = W[z], W.min(), N[z] == 1  # the lightest is the easiest to join
+    with np.errstate(divide="ignore", invalid="ignore"):
+        rest, both = here - w, lightest + w
+        cost, gain = lightest * w / both * other, here * w / rest * own
+        if unit:  # see `join_cost` and `leave_gain`
+            apart, root = lightest * w * other, np.sqrt(rest * rest + here * w * own)
+            cost = 2.0 * apart / (both + np.sqrt(np.maximum(both * both - apart, 0.0)))
+            gain = np.where(rest > 0, 2.0 * here * w * own / (root + rest), 2.0 * (root - rest))
+        if room:
+            cost = np.where(alone, cost, np.minimum(cost, penalty))
+        gain[np.abs(rest) < HEAVY * np.maximum(here, w)] = np.inf
+        gain[alone] = penalty
+        return np.flatnonzero(~(cost >= gain * (1 + MARGIN)))
 
 
 @inner
@@ -130,7 +128,9 @@ def rest_of_cluster(X, w, z, i, C, unit):
                 C[free, j] += w[e] * X[e, j]
     for j in range(X.shape[1]):
         C[free, j] /= rest
-    return rest * to_unit(C, free) if unit else rest
+    if unit is not None:
+        rest *= to_unit(C, free)
+    return rest
 
 
 @inner
@@ -142,7 +142,7 @@ def copy_row(X, i, C, c):
 @inner
 def shift(X, i, C, W, c, wi, unit):
     """Centre and weight of cluster c with row i in it (wi > 0) or without it (wi < 0)."""
-    if unit:
+    if unit is not None:
         for j in range(X.shape[1]):
             C[c, j] = W[c] * C[c, j] + wi * X[i, j]
         W[c] = to_unit(C, c)
@@ -183,7 +183,6 @@ def look_again(X, i, wi, p, C, W, N, costs, places, at, unit):
                 places[at, 0], places[at, t] = c, places[at, 0]
 
 
-@kernel
 def move_rows(X, w, z, rows, C, W, N, penalty, cap, unit, excess, stop):
     """Hartigan's moves: each of `rows` in turn goes where J is lowest by the exact change.
 
@@ -195,12 +194,20 @@ def move_rows(X, w, z, rows, C, W, N, penalty, cap, unit, excess, stop):
     the PLACES clusters next to each; only the frontier is swept, among those clusters, until it
     rests, then all rows again, until none of them moves.
     """
-    slots = C.shape[0] - 1
+    frontier, places = np.empty(len(rows), np.int64), np.empty((len(rows) + 1, PLACES), np.int64)
+    book = frontier, places, np.empty(PLACES)
+    unit = unit or None
+    return sweep(read_only(X), w, z, rows, C, W, N, penalty, cap, unit, excess, book, stop)
+
+
+@kernel
+def sweep(X, w, z, rows, C, W, N, penalty, cap, unit, excess, book, stop):
+    """`move_rows`; `book` is room for the frontier, the places and their costs."""
+    frontier, places, costs = book
+    slots, size = C.shape[0] - 1, 0
     k, moved = 0, 0
     for c in range(slots):
         k += N[c] > 0
-    frontier, size = np.empty(rows.shape[0], np.int64), 0
-    places, costs = np.empty((rows.shape[0] + 1, PLACES), np.int64), np.empty(PLACES)
     everything = True
     rest = gained = 0.0
     for _ in range(SWEEPS):
@@ -214,7 +221,7 @@ def move_rows(X, w, z, rows, C, W, N, penalty, cap, unit, excess, stop):
             p, wi, at = z[i], w[i], size if everything else t
             own = sqdist(X, i, C, p)
             left = W[p] - wi
-            if unit:
+            if unit is not None:
                 left = np.sqrt(left * left + W[p] * wi * own)
             heavy = N[p] > 1 and left < HEAVY * (W[p] if W[p] > wi else wi)
             if N[p] == 1:
@@ -247,7 +254,8 @@ def move_rows(X, w, z, rows, C, W, N, penalty, cap, unit, excess, stop):
             if N[p] == 1:
                 k -= 1
             if heavy:
-                copy_row(C, slots, C, p)
+                for j in range(C.shape[1]):
+                    C[p, j] = C[slots, j]
                 W[p] = rest
             elif N[p] > 1:
                 shift(X, i, C, W, p, -wi, unit)
@@ -277,15 +285,16 @@ def relax(X, w, C, penalty, cap, unit, limit, stop):
     Where only rounding is left, the moves may undo the merges: what does not lower J is taken back.
     Returns labels, k and J. Python, since a kernel of kernels would compile them all once more.
     """
-    n, rows, (z, k) = len(X), np.arange(len(X)), nearest_centers(X, C)
+    n, rows, R = len(X), np.arange(len(X)), read_only(X)
+    z, k = nearest_centers(R, C)
     lowest, best_z, best_k = np.inf, z, k
     for _ in range(ROUNDS):
         C, W, N = means(X, w, z, min(n, k + 4) + 1, unit)
-        excess = squared_error(X, w, z, C) + penalty * k - limit
-        move_rows(X, w, z, rows, C, W, N, penalty, cap, unit, excess, stop)
+        excess = squared_error(R, w, z, C) + penalty * k - limit
+        move_rows(R, w, z, rows, C, W, N, penalty, cap, unit, excess, stop)
         k = close_gaps(z, N)
         C, W, N = means(X, w, z, k, unit)
-        J = squared_error(X, w, z, C) + penalty * k
+        J = squared_error(R, w, z, C) + penalty * k
         if k <= cap:
             if not J < lowest:
                 break

@@ -9,22 +9,24 @@ the same.
 import numpy as np
 
 from madbayes._kernels import kernel
-from madbayes._kernels.bounds import DOWN, UP
+from madbayes._kernels.bounds import DOWN, UP, RowState, Tally
 from madbayes._kernels.distance import add_row, sqdist
+from madbayes._kernels.rows import NONE, read_only
 
 ROUNDING = 2.0**-50  # for each column: what two ways to add up a distance can differ by, with room
+NO_SUMS, NO_BOUNDS, NO_FLAGS = np.empty((0, 0)), np.empty((0, 0), np.float32), np.empty(0, np.uint8)
 
 
 @kernel
-def assign_plain(X, exact, columns, scale, rows, tally, penalty):
-    """Assign the rows of one block to the centres `exact`, which are also given by `columns`.
+def assign_plain(X, exact, columns, line, scale, rows, tally, penalty):
+    """Assign the rows of one block to the centres `exact`, which are also given by `columns`;
+    `line` is room for one number of each.
 
     See `bounds` for the rest; all groups get the same lower bound.
     """
     labels, upper, lower, weight, far = rows
     sums, low, count, stats = tally
     k, d = exact.shape
-    line = np.empty(k)
     for i in range(X.shape[0]):
         for c in range(k):
             line[c] = 0.0
@@ -68,13 +70,12 @@ def assign_plain(X, exact, columns, scale, rows, tally, penalty):
             stats[2] += far[i]
 
 
-@kernel
 def find_nearest(X, C, z, N):
-    """z = the nearest of the centres for each row, and N how many rows each has."""
-    for i in range(X.shape[0]):
-        best, z[i] = np.inf, 0
-        for c in range(C.shape[0]):
-            d2 = sqdist(X, i, C, c)
-            if d2 < best:
-                best, z[i] = d2, c
-        N[z[i]] += 1
+    """z = the nearest of the centres for each row; add to N how many rows each has."""
+    labels, upper = np.empty(len(X), np.int32), np.empty(len(X), np.float32)
+    labels.fill(-1)
+    rows = RowState(labels, upper, NO_BOUNDS, NONE, NO_FLAGS)
+    tally = Tally(NO_SUMS, NO_SUMS, N, np.zeros(4))
+    columns, line = np.ascontiguousarray(C.T), np.empty(len(C))
+    assign_plain(read_only(X), C, columns, line, 1.0, rows, tally, np.inf)
+    z[:] = labels

@@ -1,22 +1,44 @@
-"""One pass over a block of rows: sums, errors, offers of new centres."""
+"""One pass over a block of rows: sums, errors, offers of new centres.
+
+On few values numpy adds up the same, in the same order: nobody waits for a kernel to be compiled.
+"""
 
 import numpy as np
 
 from madbayes._kernels import kernel
 from madbayes._kernels.bounds import DOWN, UP
-from madbayes._kernels.distance import add, add_row, sqdist
+from madbayes._kernels.distance import add_row, sqdist
+
+FEW = 2**16  # values
+NONE = np.empty(0)  # no weights, or no room for results
 
 
 def read_only(X):
     """A view of X that cannot be written to: kernels have one version for all tables."""
+    if type(X) is np.ndarray and not X.flags.writeable:
+        return X
     X = X.view(np.ndarray)  # not np.memmap, which is another type too
     X.flags.writeable = False
     return X
 
 
-@kernel
 def moments(X, weight, origin, total):
     """Add the weighted sum of X - origin to `total`; return (weight, largest |X - origin|)."""
+    if X.size > FEW:
+        return moments_of_many(X, weight, origin, total)
+    with np.errstate(over="ignore", invalid="ignore"):
+        shifted = X - origin
+        largest = max(shifted.max(), -shifted.min())
+        if weight.shape[0]:
+            shifted *= weight[:, None]
+        shifted[0] += total
+        total[:] = np.add.accumulate(shifted, axis=0, out=shifted)[-1]
+    return in_turn(weight) if weight.shape[0] else float(len(X)), float(largest)
+
+
+@kernel
+def moments_of_many(X, weight, origin, total):
+    """The same, to the bit."""
     weighted = weight.shape[0] > 0
     sum_weight = 0.0
     largest = 0.0
@@ -30,49 +52,70 @@ def moments(X, weight, origin, total):
     return sum_weight, largest
 
 
-@kernel
+def in_turn(values):
+    """The sum of a vector, one value after the other: as a loop adds them, not as `np.sum` does."""
+    return float(np.add.accumulate(values)[-1]) if len(values) else 0.0
+
+
 def add_sums(high, low, more, more_low):
-    """high + low += more + more_low, element by element, with twice the digits."""
-    for c in range(high.shape[0]):
-        for j in range(high.shape[1]):
-            add(high, low, c, j, more[c, j])
-            low[c, j] += more_low[c, j]
+    """high + low += more + more_low, element by element, with twice the digits (Knuth)."""
+    new = high + more
+    back = new - high
+    low += (high - (new - back)) + (more - back)
+    low += more_low
+    high[:] = new
 
 
 def squared_error(X, weight, labels, exact):
-    """Σ w ‖x - c‖² of the rows of X to the centres of their labels, by one version for all."""
-    return sum_errors(read_only(X), weight, labels.astype(np.int64, copy=False), exact)
+    """Σ w ‖x - c‖² of the rows of X to the centres of their labels."""
+    return sum_errors(read_only(X), weight, labels.astype(np.int64, copy=False), exact, NONE)
+
+
+def row_errors(X, labels, exact, out):
+    """out[i] = ‖x - c‖² of row i of X to the centre of its label."""
+    sum_errors(X, NONE, labels.astype(np.int64, copy=False), exact, out)
 
 
 @kernel
-def sum_errors(X, weight, labels, exact):
-    """The same of read-only rows."""
-    weighted = weight.shape[0] > 0
+def sum_errors(X, weight, labels, exact, out):
+    """`squared_error`, and `row_errors` if there is room for them."""
     total = 0.0
     for i in range(X.shape[0]):
-        w = weight[i] if weighted else 1.0
-        total += w * sqdist(X, i, exact, labels[i])
+        d2 = sqdist(X, i, exact, labels[i])
+        if out.shape[0] > 0:
+            out[i] = d2
+        total += weight[i] * d2 if weight.shape[0] > 0 else d2
     return total
 
 
-@kernel
-def row_errors(X, labels, exact, out):
-    """out[i] = ‖x - c‖² of row i of X to the centre of its label."""
-    for i in range(X.shape[0]):
-        out[i] = sqdist(X, i, exact, np.int64(labels[i]))
-
-
-@kernel
 def distances_to(X, C, out):
     """out[c, i] = squared distance of row i of X to row c of C."""
+    if X.size * len(C) > FEW:
+        return distances_to_many(X, C, out)
+    labels = np.empty(len(X), np.int64)
+    for c in range(len(C)):
+        labels[:] = c
+        row_errors(X, labels, C, out[c])
+
+
+@kernel
+def distances_to_many(X, C, out):
+    """The same, to the bit."""
     for i in range(X.shape[0]):
         for c in range(C.shape[0]):
             out[c, i] = sqdist(X, i, C, c)
 
 
-@kernel
 def project(X, direction, out):
     """out[i] = row i of X times `direction`: equal rows give equal values."""
+    if X.size > FEW:
+        return project_many(X, direction, out)
+    out[:] = np.add.accumulate(X * direction, axis=1)[:, -1]
+
+
+@kernel
+def project_many(X, direction, out):
+    """The same, to the bit."""
     for i in range(X.shape[0]):
         total = 0.0
         for j in range(X.shape[1]):

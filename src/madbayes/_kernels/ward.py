@@ -8,6 +8,7 @@ import numpy as np
 
 from madbayes._kernels import inner, kernel
 from madbayes._kernels.distance import sqdist
+from madbayes._kernels.rows import read_only
 
 
 @inner
@@ -17,7 +18,7 @@ def join_cost(W, w, d2, unit):
     With `unit` the centre is C = S/‖S‖ and W stands for ‖S‖, S the sum of the cluster's unit rows:
     2(W + w - ‖S + wx‖) without the cancellation.
     """
-    if unit:
+    if unit is not None:
         both = W + w
         apart = both * both - W * w * d2
         return 2.0 * W * w * d2 / (both + np.sqrt(apart if apart > 0.0 else 0.0))
@@ -31,7 +32,7 @@ def sums_cost(L, W, a, b, unit):
     The same to the last bit for b and a: else chains of nearest neighbours need not end.
     """
     a, b = min(a, b), max(a, b)
-    if unit:
+    if unit is not None:
         both = L[a, a] + L[b, b] + 2.0 * L[a, b]
         return 2.0 * (
             np.sqrt(max(L[a, a], 0.0)) + np.sqrt(max(L[b, b], 0.0)) - np.sqrt(max(both, 0.0))
@@ -41,14 +42,14 @@ def sums_cost(L, W, a, b, unit):
 
 
 @inner
-def merge_cost(P, W, a, b, unit, sums):
+def merge_cost(P, Q, W, a, b, unit, sums):
     """Of two clusters known by their centres P or, unless `sums` is None, by products of sums.
 
-    Numba leaves out the branch that None forbids: who has centres compiles no products.
+    Q is P, read-only: a pair of arrays for which `sqdist` has been compiled already.
     """
     if sums is not None:
         return sums_cost(P, W, a, b, unit)
-    return join_cost(W[a], W[b], sqdist(P, a, P, b), unit)
+    return join_cost(W[a], W[b], sqdist(Q, a, P, b), unit)
 
 
 @inner
@@ -67,21 +68,24 @@ def merge_into(P, W, a, b, unit, sums):
         P[a, j] += share * (P[b, j] - P[a, j])
         length2 += P[a, j] * P[a, j]
     W[a] += W[b]
-    if unit and length2 > 0.0:
-        for j in range(P.shape[1]):
-            P[a, j] /= np.sqrt(length2)
-        W[a] *= np.sqrt(length2)
+    if unit is not None:
+        length = np.sqrt(length2)
+        if length > 0.0:
+            for j in range(P.shape[1]):
+                P[a, j] /= length
+            W[a] *= length
 
 
 @kernel
-def chain_merges(P, W, left, right, height, unit, sums, stop):
+def chain_merges(P, Q, W, left, right, height, book, unit, sums, stop):
     """The m - 1 merges: a point of either side, and the cost. P and W are overwritten.
 
-    Nearest-neighbour chains (Murtagh 1983): O(m²) costs. `unit`: see `join_cost`; `sums`: see
-    `merge_cost`.
+    Nearest-neighbour chains (Murtagh 1983): O(m²) costs. `book` is room for three numbers of each
+    point; Q is P, read-only. `unit` (see `join_cost`) and `sums` (see `merge_cost`) are True or
+    None: Numba leaves out the branch that None forbids.
     """
     m = W.shape[0]
-    alive, place, chain = np.empty(m, np.int64), np.empty(m, np.int64), np.empty(m, np.int64)
+    alive, place, chain = book[0], book[1], book[2]
     for c in range(m):
         alive[c] = place[c] = c
     n_alive, top = m, 0
@@ -97,11 +101,11 @@ def chain_merges(P, W, left, right, height, unit, sums, stop):
             b = before  # the previous link wins ties, so chains end
             best = np.inf
             if b >= 0:
-                best = merge_cost(P, W, a, b, unit, sums)
+                best = merge_cost(P, Q, W, a, b, unit, sums)
             for r in range(n_alive):
                 e = alive[r]
                 if e != a and e != before:
-                    cost = merge_cost(P, W, a, e, unit, sums)
+                    cost = merge_cost(P, Q, W, a, e, unit, sums)
                     if cost < best or b < 0:
                         best, b = cost, e
             if b == before:
@@ -122,9 +126,10 @@ def chain_merges(P, W, left, right, height, unit, sums, stop):
 
 def tree(P, W, unit, sums, stop):
     """`chain_merges` in order of their cost; none if it was stopped."""
-    m = len(W)
+    m, P = len(W), P.copy()
     left, right, height = np.empty(m - 1, np.int64), np.empty(m - 1, np.int64), np.empty(m - 1)
-    chain_merges(P.copy(), W.copy(), left, right, height, unit, sums, stop)
+    book, unit = np.empty((3, m), np.int64), unit or None
+    chain_merges(P, read_only(P), W.copy(), left, right, height, book, unit, sums, stop)
     order = height.argsort(kind="stable")[: 0 if stop[0] else m]
     return left[order], right[order], height[order]
 
@@ -139,13 +144,17 @@ def ward_tree_of_sums(L, W, unit, stop):
     return tree(L, W, unit, True, stop)
 
 
-@kernel
 def cut_tree(left, right, k):
     """The group, 0..k-1 in order of first appearance, of each point when k groups are left."""
-    m = left.shape[0] + 1
-    parent = np.empty(m, np.int64)
-    for c in range(m):
-        parent[c] = c
+    group = np.arange(len(left) + 1)
+    cut_at(left, right, k, group)
+    return group
+
+
+@kernel
+def cut_at(left, right, k, parent):
+    """`cut_tree`; at first each point is its own parent, in the end parents are groups."""
+    m = parent.shape[0]
     for t in range(m - k):
         a, b = left[t], right[t]
         while parent[a] != a:
@@ -156,15 +165,14 @@ def cut_tree(left, right, k):
             parent[b] = a
         else:
             parent[a] = b
-    group = np.empty(m, np.int64)
     count = 0
     for c in range(m):  # a parent has the lower index
-        if parent[c] == c:
-            group[c] = count
+        p = parent[c]
+        if p == c:
+            parent[c] = count
             count += 1
         else:
-            group[c] = group[parent[c]]
-    return group
+            parent[c] = parent[p]
 
 
 def merge_below(C, W, penalty, cap, unit, stop):

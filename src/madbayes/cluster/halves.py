@@ -27,7 +27,7 @@ def passes_over(
 ) -> tuple[np.ndarray, np.ndarray, float]:
     """Lloyd: labels, centres, squared error."""
     if X.size * len(start) <= FEW:
-        return lloyd(np.ascontiguousarray(X.T), weights, start, passes)
+        return lloyd(X, weights, start, passes)
     return lloyd_passes(X, start, weights, passes)
 
 

@@ -28,17 +28,28 @@ whether one cluster should be split: the top of the tree often looks unimodal al
 exist below it. Here all levels are scored and the best taken. Held-out rows as in PG-means' spirit.
 """
 
+import threading
 from typing import Any
 
 import numpy as np
 
-from madbayes._kernels.links import link_tests
-from madbayes._kernels.lloyd import all_pairs
+from madbayes._kernels.links import link_tests, make_books
+from madbayes._kernels.lloyd import all_pairs, pairs_with_themselves
 
 LEVEL = 1.6448536269514722  # one-sided 5 % point of the normal law
 WINDOW = 0.45  # width of the counting windows, in units of the distance between the sides
 NEIGHBOURS = 5  # Gabriel neighbours tested per centre
 FEW = 2**16  # rows × centres × columns up to which plain loops are sooner than a matrix product
+
+
+class _Last(threading.local):
+    """The working memory of this thread's last test: many of one size follow each other."""
+
+    shape: tuple[int, ...] = ()
+    books: tuple[np.ndarray, ...] = ()
+
+
+_last = _Last()
 
 
 def squared_distances(X: Any, centers: Any) -> np.ndarray:
@@ -47,7 +58,7 @@ def squared_distances(X: Any, centers: Any) -> np.ndarray:
         D = (X @ (-2.0 * centers.T)).toarray()
         lengths = [np.asarray(A.multiply(A).sum(axis=1)).ravel() for A in (X, centers)]
     elif X.size * len(centers) <= FEW:
-        return all_pairs(np.ascontiguousarray(X.T), centers)
+        return all_pairs(X, centers)
     else:
         D = X @ (-2.0 * centers.T)
         lengths = [np.einsum("ij,ij->i", A, A) for A in (X, centers)]
@@ -60,6 +71,10 @@ def link_strengths(X: np.ndarray, weights: np.ndarray, centers: np.ndarray) -> n
     """The weakest links that hold the centres together, tested on the rows X: k-1 values of z."""
     if len(centers) < 2:
         return np.zeros(0)
+    k = len(centers)
+    if X.size * k <= FEW and centers.size * k <= FEW:  # as below, all in one call
+        D, between = pairs_with_themselves(X, centers)
+        return weakest_links(D, between, weights)
     between = squared_distances(centers, centers)
     if centers.size * len(centers) > FEW:  # a matrix product, which is not exact
         between = (between + between.T) / 2
@@ -72,9 +87,10 @@ def weakest_links(D: np.ndarray, between: np.ndarray, weights: np.ndarray) -> np
 
     D: squared distances of rows and centres, `between`: of the centres (symmetric, 0 to itself).
     """
-    order, reach = between.argsort(axis=1, kind="stable"), np.empty(len(between))
-    link_tests(D, between, order, weights, NEIGHBOURS, WINDOW, reach)
-    z = reach[1:]
+    books = _last.books if D.shape == _last.shape else make_books(*D.shape)
+    if D.size <= FEW:
+        _last.shape, _last.books = D.shape, books
+    z: np.ndarray = link_tests(D, between, weights, NEIGHBOURS, WINDOW, books)
     z.sort()
     return z
 

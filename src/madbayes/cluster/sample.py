@@ -9,6 +9,7 @@ from sklearn.utils.extmath import randomized_svd
 
 from madbayes._engine.rows import Rows, unit_csr
 from madbayes._kernels.moves import means
+from madbayes._search.division import without_gaps
 from madbayes.cluster.links import squared_distances
 
 SAMPLE_ROWS = 32_768
@@ -166,8 +167,7 @@ def divide(
     S: Any, w: np.ndarray, labels: np.ndarray, unit: bool
 ) -> tuple[np.ndarray, np.ndarray, float]:
     """The means of the groups, labels 0, 1, … without gaps, and the squared error."""
-    labels = np.unique(labels, return_inverse=True)[1].astype(np.int64)
-    k = int(labels.max()) + 1
+    labels, k = without_gaps(labels)
     if not sp.issparse(S):
         centers = means(S, w, labels, k, unit)[0]
         return centers, labels, float(w @ ((S - centers[labels]) ** 2).sum(axis=1))

@@ -50,7 +50,7 @@ def follow(found: tuple[np.ndarray, ...], label: np.ndarray) -> np.ndarray:
 
 def add_herd(sums: tuple[np.ndarray, ...], herd: Herd, z: np.ndarray) -> tuple[np.ndarray, ...]:
     C, W, N = (part.copy() for part in sums)
-    add_rows(herd.X, herd.w, z, C, W, N)
+    add_rows(herd.X, herd.w, z, C, W, N, False)
     return C, W, N
 
 
