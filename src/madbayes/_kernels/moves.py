@@ -10,7 +10,7 @@ import numpy as np
 
 from madbayes._kernels import inner, kernel
 from madbayes._kernels.distance import sqdist
-from madbayes._kernels.plain import find_nearest
+from madbayes._kernels.plain import close_gaps, nearest_centers
 from madbayes._kernels.rows import read_only, squared_error
 from madbayes._kernels.ward import join_cost, merge_below
 
@@ -77,21 +77,6 @@ def leave_gain(W, w, d2, unit):
         root = np.sqrt(rest * rest + W * w * d2)
         return 2.0 * W * w * d2 / (root + rest) if rest > 0.0 else 2.0 * (root - rest)
     return W * w / (W - w) * d2
-
-
-def close_gaps(z, N):
-    """Renumber the clusters that have rows; returns their number."""
-    k = np.count_nonzero(N)
-    if np.count_nonzero(N[:k]) < k:
-        z[:] = (N > 0).cumsum()[z] - 1
-    return k
-
-
-def nearest_centers(X, C):
-    """The nearest of the centres for each row, numbered without gaps, and how many have rows."""
-    z, N = np.empty(len(X), np.int64), np.zeros(len(C), np.int64)
-    find_nearest(X, C, z, N)
-    return z, close_gaps(z, N)
 
 
 def rows_to_watch(own, other, w, z, W, N, penalty, room, unit):

@@ -79,3 +79,18 @@ def find_nearest(X, C, z, N):
     columns, line = np.ascontiguousarray(C.T), np.empty(len(C))
     assign_plain(read_only(X), C, columns, line, 1.0, rows, tally, np.inf)
     z[:] = labels
+
+
+def close_gaps(z, N):
+    """Renumber the clusters that have rows; returns their number."""
+    k = np.count_nonzero(N)
+    if np.count_nonzero(N[:k]) < k:
+        z[:] = (N > 0).cumsum()[z] - 1
+    return k
+
+
+def nearest_centers(X, C):
+    """The nearest of the centres for each row, numbered without gaps, and how many have rows."""
+    z, N = np.empty(len(X), np.int64), np.zeros(len(C), np.int64)
+    find_nearest(X, C, z, N)
+    return z, close_gaps(z, N)

@@ -29,7 +29,8 @@ import numpy as np
 
 from madbayes._engine.groups import Grouped
 from madbayes._kernels import hdp
-from madbayes._kernels.moves import close_gaps, means
+from madbayes._kernels.moves import means
+from madbayes._kernels.plain import close_gaps
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,8 @@ import numpy as np
 from madbayes._engine.lloyd import serial
 from madbayes._engine.threads import Run, patient
 from madbayes._kernels import hdp, hdp_groups, hdp_moves
-from madbayes._kernels.moves import PLACES, SWEEPS, TOL, close_gaps, means
+from madbayes._kernels.moves import PLACES, SWEEPS, TOL, means
+from madbayes._kernels.plain import close_gaps
 from madbayes._kernels.plain import find_nearest
 
 ROUNDS = 1000  # a guard only: every round lowers the objective
