@@ -18,8 +18,7 @@ from madbayes._engine.lloyd import serial
 from madbayes._engine.threads import Run, patient
 from madbayes._kernels import hdp, hdp_groups, hdp_moves
 from madbayes._kernels.moves import PLACES, SWEEPS, TOL, means
-from madbayes._kernels.plain import close_gaps
-from madbayes._kernels.plain import find_nearest
+from madbayes._kernels.plain import close_gaps, find_nearest
 
 ROUNDS = 1000  # a guard only: every round lowers the objective
 CACHE = 2**21  # costs of a group's rows that are kept at a time
