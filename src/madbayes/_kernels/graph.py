@@ -30,15 +30,31 @@ def cluster_sums(indptr, indices, data, delta, w, z, W, cut):
 
 @kernel
 def settle(
-    indptr, indices, data, delta, w, z, sums, N, k, touched, free, theta, asked, exact, limit, stop
+    indptr,
+    indices,
+    data,
+    delta,
+    w,
+    z,
+    sums,
+    N,
+    k,
+    there,
+    changes,
+    free,
+    theta,
+    asked,
+    exact,
+    limit,
+    stop,
 ):
     """Move nodes while that lowers F; returns how many moves, and whether no other would lower it.
 
     Nodes that are `asked` are taken in turn; a node that moves has its neighbours asked again. A
     node may go to a cluster it has a link to, or become one of its own. `exact`: all nodes are
     asked again until no move lowers F. Either way stop after `limit` looks at a node, or when
-    `stop` says so. `sums` and N have a slot for each node; clusters 0 … k-1 have nodes. `touched`
-    and `free` are room for one number for each node.
+    `stop` says so. `sums` and N have a slot for each node; clusters 0 … k-1 have nodes. `there`,
+    `changes` and `free` are room for one number for each node.
     """
     n = w.size
     n_free = n - k
@@ -60,14 +76,12 @@ def settle(
                 return moves, False
             looks += 1
             asked[i] = 0
-            p = z[i]
-            n_touched = 0
-            for e in range(indptr[i], indptr[i + 1]):
-                c = z[indices[e]]
-                if sums[c, LINKS] == 0.0:
-                    touched[n_touched] = c
-                    n_touched += 1
-                sums[c, LINKS] += data[e]
+            # Without branches that depend on what is read: the processor would guess, and wait.
+            begin, end, p = indptr[i], indptr[i + 1], z[i]
+            for e in range(begin, end):
+                there[e - begin] = z[indices[e]]
+            for e in range(begin, end):
+                sums[there[e - begin], LINKS] += data[e]
             d, wi, own = delta[i], w[i], sums[p, LINKS]
             weight, cut, phi = sums[p, WEIGHT], sums[p, CUT], sums[p, RATIO]
             # What leaving p adds to F, and the least that arriving elsewhere adds.
@@ -79,22 +93,29 @@ def settle(
                 best, lowest = ALONE, d / wi - theta
             else:
                 leaving = np.inf  # the others weigh nothing beside this node
-            for t in range(n_touched):
-                c = touched[t]
-                if c != p:
-                    change = (sums[c, CUT] + d - 2.0 * sums[c, LINKS]) / (sums[c, WEIGHT] + wi)
-                    change -= sums[c, RATIO]
-                    if change < lowest or (change == lowest and c < best):
-                        lowest = change
-                        best = c
+            sums[p, LINKS] = -np.inf  # arriving where it is is no choice
+            least = np.inf
+            for e in range(begin, end):
+                c = there[e - begin]
+                change = (sums[c, CUT] + d - 2.0 * sums[c, LINKS]) / (sums[c, WEIGHT] + wi)
+                change -= sums[c, RATIO]
+                changes[e - begin] = change
+                least = min(least, change)
+            q, joined = best, 0.0
+            if least < lowest:
+                lowest = least
+                q = n
+                for e in range(begin, end):  # of equals the first
+                    c = there[e - begin]
+                    q = min(q, c if changes[e - begin] == least else n)
+                joined = sums[q, LINKS]
+            for e in range(begin, end):
+                sums[there[e - begin], LINKS] = 0.0
+            sums[p, LINKS] = 0.0
             if leaving + lowest < -TOL * (theta + phi + d / wi):
-                q = best
-                joined = 0.0
                 if q == ALONE:
                     n_free -= 1
                     q = free[n_free]
-                else:
-                    joined = sums[q, LINKS]
                 N[p] -= 1
                 if N[p] == 0:
                     sums[p, WEIGHT], sums[p, CUT], sums[p, RATIO] = 0.0, 0.0, 0.0
@@ -110,12 +131,9 @@ def settle(
                 sums[q, RATIO] = sums[q, CUT] / sums[q, WEIGHT]
                 z[i] = q
                 moves += 1
-                for e in range(indptr[i], indptr[i + 1]):
-                    j = indices[e]
-                    if z[j] != q:
-                        asked[j] = 1
-            for t in range(n_touched):
-                sums[touched[t], LINKS] = 0.0
+                for e in range(begin, end):
+                    if there[e - begin] != q:
+                        asked[indices[e]] = 1
 
 
 @kernel
@@ -154,12 +172,12 @@ def sort_nodes(z, place, order):
 
 @kernel
 def contract(
-    indptr, indices, data, w, z, start, order, slot, new_indptr, new_indices, new_data, new
+    indptr, indices, data, w, z, start, order, slot, there, new_indptr, new_indices, new_data, new
 ):
     """The graph whose nodes are the clusters 0 … k-1, and `new`: their links to others and weights.
 
     `start` and `order`: the nodes of each cluster. `slot`, full of -1: where the links of the
-    present cluster to each other one are summed.
+    present cluster to each other one are summed. `there` is room for one number for each node.
     """
     filled = 0
     for c in range(slot.size):
@@ -168,8 +186,11 @@ def contract(
         for m in range(start[c], start[c + 1]):
             i = order[m]
             weight += w[i]
-            for e in range(indptr[i], indptr[i + 1]):
-                q = z[indices[e]]
+            first, last = indptr[i], indptr[i + 1]
+            for e in range(first, last):
+                there[e - first] = z[indices[e]]
+            for e in range(first, last):
+                q = there[e - first]
                 if q != c:
                     at = slot[q]
                     if at < begin:

@@ -47,7 +47,8 @@ class Parts:
     ) -> None:
         self.graph, self.z = graph, labels
         self.sums = np.zeros((graph.n, 4))
-        self.room = np.empty(graph.n, np.int32), np.empty(graph.n, np.int32)
+        whole = np.int32
+        self.room = np.empty(graph.n, whole), np.empty(graph.n), np.empty(graph.n, whole)
         self._count(cut, weight)
 
     @classmethod
@@ -113,8 +114,8 @@ def contracted(graph: Graph, labels: np.ndarray, k: int) -> Graph:
     size = graph.indices.size
     indptr, slot = np.zeros(k + 1, np.int64), np.full(k, -1, np.int32)
     indices, data, sums = np.empty(size, np.int32), np.empty(size), np.empty((2, k))
-    nodes = by_cluster(labels, k)
-    contract(*graph[:3], graph.w, labels, *nodes, slot, indptr, indices, data, sums)
+    nodes, room = by_cluster(labels, k), np.empty(graph.n, np.int32)
+    contract(*graph[:3], graph.w, labels, *nodes, slot, room, indptr, indices, data, sums)
     filled = int(indptr[-1])
     return Graph(indptr, indices[:filled], data[:filled], *sums)
 
