@@ -35,6 +35,7 @@ from madbayes._engine.checks import check_choice
 from madbayes._engine.progress import Stage
 from madbayes._search.staircase import Choice, Staircase, in_words, plateau
 from madbayes.graph.input import check_graph, connected_part, from_edges
+from madbayes.graph.levels import contracted
 from madbayes.graph.search import (
     LOOKS,
     LOWEST,
@@ -178,8 +179,6 @@ def divisions(
     """1. One division for each θ, combined with those that are known, and the components."""
     if not graph.n:
         return [NOTHING]
-    A = sp.csr_array((graph.data, graph.indices, graph.indptr), shape=(graph.n, graph.n))
-    components = measure(graph, connected_components(A, directed=False)[1])
     thetas = TOP * graph.unit * np.exp(-step * np.arange(np.log(TOP / LOWEST) / step))
     found: list[Division] = []
     stage = Stage("how many clusters", len(thetas))
@@ -188,9 +187,19 @@ def divisions(
         if i < len(known):
             division = combine(graph, known[i], division, thetas[i], rng, LOOKS)
         found.append(division)
-        if division.k == components.k:
+        if not division.cut.any():
             break
-    return [*found, *known[len(found) :], components]
+    return [*found, *known[len(found) :], components(graph, found[-1])]
+
+
+def components(graph: Graph, division: Division) -> Division:
+    """The connected components; each cluster lies in one of them."""
+    labels = division.labels
+    if division.cut.any():
+        small = contracted(graph, labels, division.k)
+        links = sp.csr_array((small.data, small.indices, small.indptr), shape=(small.n, small.n))
+        labels = connected_components(links, directed=False)[1][labels]
+    return measure(graph, labels)
 
 
 def staircase(graph: Graph, found: list[Division], step: float) -> Staircase:

@@ -24,6 +24,7 @@ PATIENCE = 300  # looks at each node, on average, when it is the last θ
 WORK = 400_000  # half-edges × runs that a search is worth
 RUNS = 12  # at most
 TIDY = 4  # times fewer clusters: nodes are put in their order again
+CACHED = 8192  # clusters whose sums the cache holds, whatever the order
 
 
 @dataclass(frozen=True)
@@ -84,7 +85,7 @@ def anneal(graph: Graph, thetas: Iterable[float], rng: np.random.RandomState) ->
                 moves, _ = parts.move(theta, LOOKS)
                 small = parts.contracted() if moves else higher.contracted()
             division = Division(parts.z[place], small.delta, small.w)
-            if TIDY * parts.k < tidied:
+            if TIDY * parts.k < tidied and tidied > CACHED:
                 tidied = parts.k
                 place = parts.tidy()[place]
         yield division
