@@ -74,7 +74,7 @@ class GraphCut(SaveMixin, ClusterMixin, BaseEstimator):
         "search" is done so often from different seeds, and the results are combined.
     effort : float, default=1
         Patience of "search": so many times as many runs, which are combined. With 1, one run is
-        made on large graphs and up to twelve on small ones.
+        made on large graphs and up to fourteen on small ones, fewer when they agree.
     max_iter : int, default=300
         For "paper": passes at most.
     random_state : int, RandomState or None
