@@ -10,7 +10,7 @@ from madbayes._engine.rows import Rows, segments
 from madbayes._engine.threads import workers
 from madbayes._estimators.clusterer import Clusterer
 from madbayes._estimators.elsewhere import anywhere
-from madbayes._estimators.novelty_mixin import Closest, without_direction, without_row
+from madbayes._estimators.novelty_mixin import FEW_ROWS, Closest, without_direction, without_row
 from madbayes._kernels.rows import distances_to, row_errors
 
 PREDICTED = 2**24  # values whose bounds are held at a time
@@ -78,18 +78,28 @@ class CentersMixin(Clusterer):
         labels = self._assign(X, None)[0]
         return Closest(labels, self._errors(X, labels), lambda rows: self._gaps(X[rows]))
 
-    def _errors(self, X: Any, labels: np.ndarray) -> np.ndarray:
-        """The squared distance of each row to the centre of its label."""
-        source, out = Rows(X, unit=self._unit), np.empty(len(labels))
+    def _errors(self, X: Any, labels: np.ndarray, rows: np.ndarray | None = None) -> np.ndarray:
+        """The squared distance of each row (of `rows`) to the centre of its label."""
+        source, out = Rows(X, rows, unit=self._unit), np.empty(len(labels))
         centers = np.ascontiguousarray(self._exact_centers())
-        for a, b, block in source.blocks(0, source.n):
-            row_errors(block, labels[a:b], centers, out[a:b])
+
+        def partial(cut: tuple[int, int]) -> None:
+            for a, b, block in source.blocks(*cut):
+                row_errors(block, labels[a:b], centers, out[a:b])
+
+        with workers(self.n_jobs, enough=len(labels) > FEW_ROWS) as run:
+            run(partial, segments(len(labels), 1))
         return out
 
     def _held_out(
         self, X: Any, rows: np.ndarray, label: np.ndarray, weight: np.ndarray, total: np.ndarray
     ) -> np.ndarray:
-        d2 = self._errors(X if len(rows) == X.shape[0] else X[rows], label)
+        if len(rows) == X.shape[0]:
+            d2 = self._errors(X, label)
+        elif isinstance(X, np.ndarray):  # without a copy of them all
+            d2 = self._errors(X, label, rows)
+        else:
+            d2 = self._errors(X[rows], label)
         if self._unit:
             return without_direction(d2, label, weight, total)
         return without_row(d2, weight, total[label])
