@@ -22,6 +22,7 @@ from madbayes._kernels.products import assign_products
 from madbayes._kernels.sparse import assign_sparse
 
 NO_FLAGS = np.empty(0, dtype=np.uint8)
+NO_BOUNDS = np.empty(0, dtype=np.float32)
 FEW_ROWS = 2**12  # up to which every row is compared with every centre …
 SMALL = 2**24  # … if rows × centres × columns are not more
 FARTHEST = 1e30  # scaled
@@ -31,10 +32,12 @@ class Assignment:
     """The rows of `source`, with `weight` (None: all ones), under way between centres.
 
     With `unit` rows and centres have length 1 (spherical k-means, for the cosine metric). `once`:
-    only labels and errors are asked for, of one set of centres.
+    only labels and errors are asked for, of one set of centres; without `errors` not even those,
+    and `sse` need not be right.
     """
 
     _once = False  # bounds and sums will be used again
+    _errors = True
 
     def __init__(
         self,
@@ -45,6 +48,7 @@ class Assignment:
         *,
         unit: bool = False,
         once: bool = False,
+        errors: bool = True,
     ) -> None:
         self.source = source
         self.run = run
@@ -64,7 +68,7 @@ class Assignment:
         self._group = np.empty(0, dtype=np.int32)
         self._n_groups = 0
         self._use32 = True
-        self._once = once
+        self._once, self._errors = once, errors
         self._tallies = Tallies(source, self.weight, run, sums=not once or source.sparse)
 
     def assign(
@@ -78,6 +82,9 @@ class Assignment:
         self._make_room(centers.shape[0])
         check_reach(centers, self.frame, self.source.d)
         fresh = self._bounds_for is None or self._bounds_for.shape != centers.shape
+        if not self._errors:
+            fresh = True
+            self.labels.fill(-1)
         if not fresh:  # bounds of float32 cannot follow a centre from the end of the world
             fresh = bool(np.abs(centers - self._bounds_for).max() * self.scale > FARTHEST)
         if fresh:
@@ -156,6 +163,8 @@ class Assignment:
             if self._direct:
                 assign_direct(block, view, rows, tally, local.scratch, limit)
             else:
+                if not self._errors:
+                    rows = rows._replace(upper=NO_BOUNDS)
                 assign_products(block, view, rows, tally, local.scratch, limit, self._use32)
 
     def _rows(self, a: int, b: int, flags: bool) -> RowState:

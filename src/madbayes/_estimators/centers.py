@@ -71,11 +71,11 @@ class CentersMixin(Clusterer):
         return -self._nearest(X, sample_weight)[1]
 
     def _plain_labels(self, X: Any, **how: Any) -> np.ndarray:
-        return self._nearest(X)[0]
+        return self._assign(self._new_rows(X), None, errors=False)[0]
 
     def _closest(self, X: Any) -> Closest:
         X = self._new_rows(X)
-        labels = self._assign(X, None)[0]
+        labels = self._assign(X, None, errors=False)[0]
         return Closest(labels, self._errors(X, labels), lambda rows: self._gaps(X[rows]))
 
     def _errors(self, X: Any, labels: np.ndarray, rows: np.ndarray | None = None) -> np.ndarray:
@@ -109,7 +109,9 @@ class CentersMixin(Clusterer):
         X = self._new_rows(X)
         return self._assign(X, check_weight(sample_weight, X.shape[0]))
 
-    def _assign(self, X: Any, weight: np.ndarray | None) -> tuple[np.ndarray, float]:
+    def _assign(
+        self, X: Any, weight: np.ndarray | None, errors: bool = True
+    ) -> tuple[np.ndarray, float]:
         """The same for rows and weights that have been checked."""
         centers, n = self._exact_centers(), X.shape[0]
         labels, error = np.empty(n, np.int32), 0.0
@@ -119,7 +121,8 @@ class CentersMixin(Clusterer):
                 b = min(n, a + step)
                 w = None if weight is None else weight[a:b]
                 part = X if b - a == n else X[a:b]
-                partition = Partition(Rows(part, unit=self._unit), w, run, once=True)
+                source = Rows(part, unit=self._unit)
+                partition = Partition(source, w, run, once=True, errors=errors)
                 partition.assign(centers)
                 labels[a:b], error = partition.labels, error + partition.sse
         return labels, error

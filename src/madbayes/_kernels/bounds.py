@@ -14,6 +14,7 @@ from madbayes._kernels.distance import add_row, sqdist
 
 UP = 1.0 + 2.0**-21  # covers the rounding of a bound that is kept in float32
 DOWN = 1.0 - 2.0**-21
+RUN = 64  # neighbouring rows that are looked at together if they have the same label
 UP32, DOWN32, ZERO32 = np.float32(UP), np.float32(DOWN), np.float32(0.0)
 
 
@@ -41,7 +42,7 @@ class RowState(NamedTuple):
     """What is remembered of each row of a block: views into arrays of length n."""
 
     labels: np.ndarray  # int32; -1: not yet assigned
-    upper: np.ndarray  # float32: at least the distance to its centre, scaled
+    upper: np.ndarray  # float32: at least the distance to its centre, scaled; or length 0
     lower: np.ndarray  # (b, t) float32: at most the distance to any other centre of the group
     weight: np.ndarray  # float64, or length 0: all ones
     far: np.ndarray  # uint8, or length 0: set where weight * squared distance > penalty
@@ -57,27 +58,40 @@ class Tally(NamedTuple):
 
 
 @inner
-def check_bounds(X, next_row, centers, rows, penalty, active):
-    """Step 1 with a single group, until `active` is full: (the row to go on with, how many)."""
+def check_bounds(X, next_row, ready, centers, rows, penalty, active):
+    """Step 1 with a single group, until `active` is full.
+
+    Returns the row to go on with, the row up to which bounds are `ready`, and how many are active.
+    """
     labels, uppers, lower, weight, far = rows.labels, rows.upper, rows.lower, rows.weight, rows.far
     exact, scale, drift, others = centers.exact, centers.scale, centers.drift, centers.others
     separation = centers.separation
     opening = far.shape[0] > 0
     limit = np.sqrt(penalty) * scale * DOWN
     n_active = 0
+    alone = ready if limit == np.inf else X.shape[0]  # up to here rows are looked at one by one
     while next_row < X.shape[0] and n_active < active.shape[0]:
         i = next_row
+        p = np.int64(labels[i])
+        if i >= alone:
+            alone = i + RUN
+            if p >= 0 and alone <= X.shape[0] and are_equal(labels[i:alone]):
+                ready = alone
+                bounds = uppers[i:alone], lower[i:alone]
+                if loosen_run(*bounds, drift[p], others[p, 0], separation[p]) == 0:
+                    next_row = ready
+                    continue
         next_row += 1
         if opening:
             far[i] = 0
             limit = reach_of(weight, i, penalty, scale)
-        p = np.int64(labels[i])
         if p >= 0:
-            upper = (uppers[i] + drift[p]) * UP32
-            gap = max(ZERO32, lower[i, 0] - others[p, 0]) * DOWN32
-            lower[i, 0] = gap
+            upper, gap = uppers[i], lower[i, 0]
+            if i >= ready:
+                upper = (upper + drift[p]) * UP32
+                gap = max(ZERO32, gap - others[p, 0]) * DOWN32
+                uppers[i], lower[i, 0] = upper, gap
             gap = max(gap, separation[p])
-            uppers[i] = upper
             if upper < gap and upper < limit:
                 continue
             upper = np.float32(np.sqrt(sqdist(X, i, exact, p)) * scale * UP)
@@ -86,7 +100,28 @@ def check_bounds(X, next_row, centers, rows, penalty, active):
                 continue
         active[n_active] = i
         n_active += 1
-    return next_row, n_active
+    return next_row, ready, n_active
+
+
+@inner
+def are_equal(labels):
+    """Are the labels of RUN rows all the same?"""
+    p, other = labels[0], np.int32(0)
+    for i in range(RUN):
+        other |= labels[i] ^ p
+    return other == 0
+
+
+@inner
+def loosen_run(uppers, lower, drift, others, separation):
+    """The bounds of RUN rows of one cluster after the drift; of how many the nearest is unsure."""
+    unsure = 0
+    for i in range(RUN):
+        upper = (uppers[i] + drift) * UP32
+        gap = max(ZERO32, lower[i, 0] - others) * DOWN32
+        uppers[i], lower[i, 0] = upper, gap
+        unsure += upper >= max(gap, separation)
+    return unsure
 
 
 @inner
@@ -107,6 +142,9 @@ def settle(X, chosen, nearest, n_chosen, centers, rows, tally, penalty):
         i = chosen[b]
         p, q = np.int64(labels[i]), nearest[b]
         if q == p and not opening:
+            continue
+        if upper.shape[0] == 0:  # nothing but labels is asked for
+            labels[i] = q
             continue
         w = weight[i] if weighted else 1.0
         d2 = sqdist(X, i, exact, q)
