@@ -71,7 +71,7 @@ class CentersMixin(Clusterer):
         return -self._nearest(X, sample_weight)[1]
 
     def _plain_labels(self, X: Any, **how: Any) -> np.ndarray:
-        return self._assign(self._new_rows(X), None, errors=False)[0]
+        return self._nearest(X, errors=False)[0]
 
     def _closest(self, X: Any) -> Closest:
         X = self._new_rows(X)
@@ -104,10 +104,10 @@ class CentersMixin(Clusterer):
             return without_direction(d2, label, weight, total)
         return without_row(d2, weight, total[label])
 
-    def _nearest(self, X: Any, sample_weight: Any = None) -> tuple[np.ndarray, float]:
-        """Labels and the sum of squared distances."""
+    def _nearest(self, X: Any, sample_weight: Any = None, **how: Any) -> tuple[np.ndarray, float]:
+        """Labels and the sum of squared distances (or without `errors` labels alone)."""
         X = self._new_rows(X)
-        return self._assign(X, check_weight(sample_weight, X.shape[0]))
+        return self._assign(X, check_weight(sample_weight, X.shape[0]), **how)
 
     def _assign(
         self, X: Any, weight: np.ndarray | None, errors: bool = True
