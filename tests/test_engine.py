@@ -24,6 +24,15 @@ from madbayes._engine.rows import Rows, quantiles
 from madbayes._engine.threads import QUICK, patient, workers
 from madbayes._kernels import draws, hdp_groups, hdp_moves, moves
 from madbayes._kernels.collapsed import pass_over_rows
+from madbayes._kernels.lanes import (
+    LANES,
+    loosen,
+    lowest_bit,
+    plain_loosen,
+    plain_lowest_bit,
+    plain_within,
+    within,
+)
 from madbayes._kernels.panels import BUNCH, PANEL, compare, plain_compare
 from madbayes._kernels.ward import merge_below, ward_tree
 
@@ -413,6 +422,54 @@ def test_panels_say_what_numpy_says(d):
         scores = half[panel] - rows[chosen] @ packed[panel]
         np.testing.assert_array_equal(low2[0], np.sort(scores, axis=1)[:, 1])
         np.testing.assert_array_equal(place[0], panel * PANEL + scores.argmin(axis=1))
+
+
+@pytest.mark.parametrize("t", [LANES, 4 * LANES])
+def test_bounds_loosen_as_numpy_says(t):
+    r = np.random.default_rng(t)
+    lower = r.integers(0, 99, (40, t)).astype(np.float32)
+    lower[r.random((40, t)) < 0.1] = np.inf  # groups without centres
+    others = r.integers(0, 99, (5, t)).astype(np.float32)
+
+    @njit
+    def compiled(lower, i, others, p, first, limit):
+        low, bits = loosen(lower, i, others, p), within(lower, i, first, limit)
+        return low, bits, lowest_bit(bits | 2**LANES)
+
+    for i in range(40):
+        first, limit, plain = LANES * (i % (t // LANES)), np.float32(i), lower.copy()
+        low, bits, lowest = compiled(lower, i, others, i % 5, first, limit)
+        assert low == plain_loosen(plain, i, others, i % 5)
+        np.testing.assert_array_equal(lower, plain)
+        assert bits == plain_within(plain, i, first, limit)
+        assert lowest == plain_lowest_bit(bits | 2**LANES)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("size", [1.0, 2.0**-140, 2.0**-100, 2.0**100])
+def test_rows_that_float32_hardly_tells_apart(size, dtype, monkeypatch):
+    # Tight clusters in a wide table, far from the origin, and at the ends of what float32 holds.
+    if dtype == np.float64:
+        size **= 2
+    monkeypatch.setattr(partition_module, "SMALL", 0)
+    r = np.random.default_rng(0)
+    near = r.normal(size=(40, 9)) * 10.0 ** r.integers(-9, 1, (40, 1))
+    X = np.repeat(near, 25, axis=0) + 1e-6 * r.normal(size=(1000, 9)) * r.random((1000, 1)) ** 9 + 3
+    X = (X * size).astype(dtype)
+    centers = X[::20].astype(np.float64)
+    with workers(1) as run:
+        partition = Partition(Rows(X), None, run)
+        for _ in range(5):
+            moved = partition.assign(centers)
+            d2 = ((X[:, None].astype(np.float64) / size - centers / size) ** 2).sum(axis=2)
+            own = d2[np.arange(len(X)), partition.labels]
+            np.testing.assert_allclose(own, d2.min(axis=1), rtol=1e-12)
+            upper, lower = partition.squared_bounds()
+            assert (upper / size >= own * size * (1 - 1e-12)).all()
+            d2[np.arange(len(X)), partition.labels] = np.inf
+            assert (lower / size <= d2.min(axis=1) * size * (1 + 1e-12)).all()
+            centers = partition.means(centers)
+    assert moved < len(X)
 
 
 @pytest.mark.parametrize("k", [1, 15, 16, 17, 33, 500, 1000])

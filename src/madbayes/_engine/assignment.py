@@ -10,33 +10,34 @@ from typing import Any
 import numpy as np
 
 from madbayes._engine.centers import bare, make_direct_scratch, make_groups, make_scratch, prepare
-from madbayes._engine.frame import NO_WEIGHT, Frame, check_reach, measure
+from madbayes._engine.frame import NO_WEIGHT, Frame, check_reach, measure, shift_for
 from madbayes._engine.rows import DIRECT_COLUMNS, Rows
 from madbayes._engine.tallies import Tallies
 from madbayes._engine.threads import Run
 from madbayes._kernels.bounds import Centers, RowState, Tally
 from madbayes._kernels.direct import assign_direct
+from madbayes._kernels.lanes import LANES
 from madbayes._kernels.plain import assign_plain
 from madbayes._kernels.products import assign_products
 from madbayes._kernels.sparse import assign_sparse
 
 NO_FLAGS = np.empty(0, dtype=np.uint8)
+NO_BOUNDS = np.empty(0, dtype=np.float32)
 FEW_ROWS = 2**12  # up to which every row is compared with every centre …
 SMALL = 2**24  # … if rows × centres × columns are not more
 FARTHEST = 1e30  # scaled
-SAMPLED = 2**10  # rows by which bounds are judged
-MOSTLY = 0.6
 
 
 class Assignment:
     """The rows of `source`, with `weight` (None: all ones), under way between centres.
 
     With `unit` rows and centres have length 1 (spherical k-means, for the cosine metric). `once`:
-    only labels and errors are asked for, of one set of centres.
+    only labels and errors are asked for, of one set of centres; without `errors` not even those,
+    and `sse` need not be right.
     """
 
     _once = False  # bounds and sums will be used again
-    _regroup = False  # groups are those of the first centres
+    _errors = True
 
     def __init__(
         self,
@@ -47,6 +48,7 @@ class Assignment:
         *,
         unit: bool = False,
         once: bool = False,
+        errors: bool = True,
     ) -> None:
         self.source = source
         self.run = run
@@ -57,6 +59,7 @@ class Assignment:
         self._sse_peak = 0.0  # the largest it has been since it was last measured
         self.frame = frame or measure(source, self.weight, run)
         self.offset, self.scale = self.frame.offset, self.frame.scale
+        self._shift = shift_for(source.dtype, self.frame)
         self._direct = not source.sparse and source.d <= DIRECT_COLUMNS
         self._upper = np.empty(source.n, dtype=np.float32)
         self._lower = np.empty((source.n, 0), dtype=np.float32)
@@ -65,7 +68,7 @@ class Assignment:
         self._group = np.empty(0, dtype=np.int32)
         self._n_groups = 0
         self._use32 = True
-        self._once = once
+        self._once, self._errors = once, errors
         self._tallies = Tallies(source, self.weight, run, sums=not once or source.sparse)
 
     def assign(
@@ -79,16 +82,13 @@ class Assignment:
         self._make_room(centers.shape[0])
         check_reach(centers, self.frame, self.source.d)
         fresh = self._bounds_for is None or self._bounds_for.shape != centers.shape
+        if not self._errors:
+            fresh = True
+            self.labels.fill(-1)
         if not fresh:  # bounds of float32 cannot follow a centre from the end of the world
             fresh = bool(np.abs(centers - self._bounds_for).max() * self.scale > FARTHEST)
         if fresh:
             self._make_bounds(centers)
-            self._regroup = True
-        elif self._regroup:
-            self._regroup = False
-            if self._mostly_lost(centers):
-                self._make_bounds(centers, again=True)
-                self._lower.fill(0.0)
         stats = self._assign_segments(centers, penalty, first, last, fresh)
         if not fresh or (first, last) == (0, self.source.n):
             self._bounds_for = np.ascontiguousarray(centers, dtype=np.float64)
@@ -113,7 +113,7 @@ class Assignment:
             view = bare(centers, self.scale)
         else:
             groups = self._group, self._n_groups
-            view = prepare(centers, *groups, self.offset, self.scale, previous, separate=near)
+            view = prepare(centers, *groups, self._shift, self.scale, previous, separate=near)
         local = threading.local()
         transposed = np.ascontiguousarray(view.exact.T) if sparse or small else None
 
@@ -163,6 +163,8 @@ class Assignment:
             if self._direct:
                 assign_direct(block, view, rows, tally, local.scratch, limit)
             else:
+                if not self._errors:
+                    rows = rows._replace(upper=NO_BOUNDS)
                 assign_products(block, view, rows, tally, local.scratch, limit, self._use32)
 
     def _rows(self, a: int, b: int, flags: bool) -> RowState:
@@ -174,27 +176,14 @@ class Assignment:
             self._far[a:b] if flags else NO_FLAGS,
         )
 
-    def _mostly_lost(self, centers: np.ndarray) -> bool:
-        """Will most products be taken anyway? Then groups can be made anew at no cost.
-
-        The first centres are often rows, and tell little of where their means will be.
-        """
-        if self._n_groups == 1:
-            return False
-        rows = np.linspace(0, self.source.n - 1, SAMPLED).astype(np.int64)
-        labels, group = self.labels[rows], self._group
-        drift = np.sqrt((((centers - self._bounds_for) * self.scale) ** 2).sum(axis=1))
-        moved = np.array([drift[group == g].max(initial=0.0) for g in range(self._n_groups)])
-        upper = self._upper[rows] + drift[labels]
-        return bool(np.mean(self._lower[rows] - moved <= upper[:, None]) > MOSTLY)
-
-    def _make_bounds(self, centers: np.ndarray, again: bool = False) -> None:
+    def _make_bounds(self, centers: np.ndarray) -> None:
         k = centers.shape[0]
-        if again or self._group.shape[0] != k:
+        if self._group.shape[0] != k:
             if self._in_one_group(k):
                 self._group, self._n_groups = np.zeros(k, dtype=np.int32), 1
             else:
-                self._group, self._n_groups = make_groups((centers - self.offset) * self.scale)
+                self._group, t = make_groups((centers - self.offset) * self.scale)
+                self._n_groups = LANES * -(-t // LANES)  # the last ones are empty
 
     def _in_one_group(self, k: int) -> bool:
         few = self._direct or self.source.sparse or is_small(self.source.n, k, self.source.d)

@@ -70,6 +70,7 @@ def prepare(
         group=group,
         start=start,
         shifted=shifted,
+        rounded=packed[place],
         shifted_half=norm2 / 2,
         longest=float(np.sqrt(norm2.max())),
         offset=offset,
@@ -133,9 +134,8 @@ def make_scratch(k: int, d: int, t: int) -> Scratch:
     tile, room = TILE_ROWS, TILE_ROWS + BUNCH
     return Scratch(
         active=np.empty(tile, np.int64),
-        own=np.empty(tile),
         nearest=np.empty(tile, np.int64),
-        norm2=np.empty(tile),
+        floor=np.empty(tile),
         error=np.empty(tile),
         best=np.empty(tile),
         second=np.empty(tile),
@@ -157,7 +157,6 @@ def make_direct_scratch(k: int, d: int) -> DirectScratch:
     """Working memory for one thread of `assign_direct`."""
     return DirectScratch(
         active=np.empty(DIRECT_TILE, np.int64),
-        own=np.empty(DIRECT_TILE),
         columns=np.empty((d, DIRECT_TILE)),
         line=np.empty(DIRECT_TILE),
         best=np.empty(DIRECT_TILE),

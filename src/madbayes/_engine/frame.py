@@ -91,6 +91,14 @@ def check_reach(centers: np.ndarray, frame: Frame, d: int) -> None:
         )
 
 
+def shift_for(dtype: np.dtype, frame: Frame) -> np.ndarray:
+    """`offset` in the numbers of the rows, so that float32 rows are shifted without float64.
+
+    Any place near the mean will do, if rows and centres are shifted by the same.
+    """
+    return frame.offset.astype(dtype if frame.scale < 2.0**127 else np.float64)
+
+
 def power_of_two(largest: float) -> float:
     """A factor that brings `largest` near 1 and changes no digit."""
     return float(2.0 ** min(-np.ceil(np.log2(largest)), 1000.0)) if largest > 0 else 1.0

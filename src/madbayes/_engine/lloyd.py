@@ -25,7 +25,7 @@ def nearest(
     frame: Frame | None = None,
 ) -> np.ndarray:
     """The nearest centre of each row (`unit`: of its direction); `frame` if it is known."""
-    partition = Partition(Rows(X, unit=unit), None, run, frame, once=True)
+    partition = Partition(Rows(X, unit=unit), None, run, frame, once=True, errors=False)
     partition.assign(np.asarray(centers, dtype=np.float64))
     return partition.labels
 

@@ -12,7 +12,7 @@ import numpy as np
 from madbayes._engine.rows import MAX_SEGMENTS, Rows, segments
 from madbayes._engine.threads import Run
 from madbayes._kernels.bounds import Tally
-from madbayes._kernels.rows import add_sums, tally_rows
+from madbayes._kernels.rows import FEW, add_sums, tally_rows
 
 MERGED_AT_ONCE = 8192  # sums that one thread adds up: they stay in its cache
 
@@ -117,6 +117,7 @@ def merge_sums(parts: list[tuple[np.ndarray, np.ndarray]]) -> tuple[np.ndarray, 
 
 def add_in_order(parts: list[tuple[np.ndarray, np.ndarray]]) -> tuple[np.ndarray, np.ndarray]:
     high, low = parts[0][0].copy(), parts[0][1].copy()
+    many = len(parts) * high.size > FEW
     for more, more_low in parts[1:]:
-        add_sums(high, low, more, more_low)
+        add_sums(high, low, more, more_low, many)
     return high, low

@@ -10,7 +10,7 @@ from madbayes._engine.rows import Rows, segments
 from madbayes._engine.threads import workers
 from madbayes._estimators.clusterer import Clusterer
 from madbayes._estimators.elsewhere import anywhere
-from madbayes._estimators.novelty_mixin import Closest, without_direction, without_row
+from madbayes._estimators.novelty_mixin import FEW_ROWS, Closest, without_direction, without_row
 from madbayes._kernels.rows import distances_to, row_errors
 
 PREDICTED = 2**24  # values whose bounds are held at a time
@@ -71,35 +71,47 @@ class CentersMixin(Clusterer):
         return -self._nearest(X, sample_weight)[1]
 
     def _plain_labels(self, X: Any, **how: Any) -> np.ndarray:
-        return self._nearest(X)[0]
+        return self._nearest(X, errors=False)[0]
 
     def _closest(self, X: Any) -> Closest:
         X = self._new_rows(X)
-        labels = self._assign(X, None)[0]
+        labels = self._assign(X, None, errors=False)[0]
         return Closest(labels, self._errors(X, labels), lambda rows: self._gaps(X[rows]))
 
-    def _errors(self, X: Any, labels: np.ndarray) -> np.ndarray:
-        """The squared distance of each row to the centre of its label."""
-        source, out = Rows(X, unit=self._unit), np.empty(len(labels))
+    def _errors(self, X: Any, labels: np.ndarray, rows: np.ndarray | None = None) -> np.ndarray:
+        """The squared distance of each row (of `rows`) to the centre of its label."""
+        source, out = Rows(X, rows, unit=self._unit), np.empty(len(labels))
         centers = np.ascontiguousarray(self._exact_centers())
-        for a, b, block in source.blocks(0, source.n):
-            row_errors(block, labels[a:b], centers, out[a:b])
+
+        def partial(cut: tuple[int, int]) -> None:
+            for a, b, block in source.blocks(*cut):
+                row_errors(block, labels[a:b], centers, out[a:b])
+
+        with workers(self.n_jobs, enough=len(labels) > FEW_ROWS) as run:
+            run(partial, segments(len(labels), 1))
         return out
 
     def _held_out(
         self, X: Any, rows: np.ndarray, label: np.ndarray, weight: np.ndarray, total: np.ndarray
     ) -> np.ndarray:
-        d2 = self._errors(X if len(rows) == X.shape[0] else X[rows], label)
+        if len(rows) == X.shape[0]:
+            d2 = self._errors(X, label)
+        elif isinstance(X, np.ndarray):  # without a copy of them all
+            d2 = self._errors(X, label, rows)
+        else:
+            d2 = self._errors(X[rows], label)
         if self._unit:
             return without_direction(d2, label, weight, total)
         return without_row(d2, weight, total[label])
 
-    def _nearest(self, X: Any, sample_weight: Any = None) -> tuple[np.ndarray, float]:
-        """Labels and the sum of squared distances."""
+    def _nearest(self, X: Any, sample_weight: Any = None, **how: Any) -> tuple[np.ndarray, float]:
+        """Labels and the sum of squared distances (or without `errors` labels alone)."""
         X = self._new_rows(X)
-        return self._assign(X, check_weight(sample_weight, X.shape[0]))
+        return self._assign(X, check_weight(sample_weight, X.shape[0]), **how)
 
-    def _assign(self, X: Any, weight: np.ndarray | None) -> tuple[np.ndarray, float]:
+    def _assign(
+        self, X: Any, weight: np.ndarray | None, errors: bool = True
+    ) -> tuple[np.ndarray, float]:
         """The same for rows and weights that have been checked."""
         centers, n = self._exact_centers(), X.shape[0]
         labels, error = np.empty(n, np.int32), 0.0
@@ -109,7 +121,8 @@ class CentersMixin(Clusterer):
                 b = min(n, a + step)
                 w = None if weight is None else weight[a:b]
                 part = X if b - a == n else X[a:b]
-                partition = Partition(Rows(part, unit=self._unit), w, run, once=True)
+                source = Rows(part, unit=self._unit)
+                partition = Partition(source, w, run, once=True, errors=errors)
                 partition.assign(centers)
                 labels[a:b], error = partition.labels, error + partition.sse
         return labels, error

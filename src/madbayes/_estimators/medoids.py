@@ -50,7 +50,7 @@ class MedoidsMixin(CentersMixin):
         """Minus the sum of dissimilarities to the nearest medoids: larger is better."""
         return -self._nearest(X, sample_weight)[1]
 
-    def _nearest(self, X: Any, sample_weight: Any = None) -> tuple[np.ndarray, float]:
+    def _nearest(self, X: Any, sample_weight: Any = None, **how: Any) -> tuple[np.ndarray, float]:
         """Labels and the sum of dissimilarities."""
         X = self._new_rows(X)
         return self._measure(X, check_weight(sample_weight, X.shape[0]))

@@ -26,12 +26,16 @@ from typing import Any
 import numpy as np
 from scipy.special import log_ndtr, ndtr, ndtri_exp
 
+from madbayes._engine.lloyd import serial
+from madbayes._engine.threads import Run
+
 RATE = 0.001  # of novel=True
 LEVELS = np.arange(-12, 25) / 4.0  # normal scores of the shares that are kept: .9987 to 1e-9
 SHARES = ndtr(-LEVELS)
 TAIL_ROWS, TAIL_SHARE = 5.0, 0.5  # the tail has 5√n rows, but not more than half
 SHAPE, SPREAD = 0.15, (0.4, 0.22)  # of ξ before the rows are seen: the likeliest, to each side
 OWN_ROWS = 10  # fewer rows have no law of their own
+AT_ONCE = 8  # clusters that one thread deals with at a time
 ALL_OWN_ROWS = 100.0  # so many have nothing else
 SHARED_SCALE = 3.0  # the same for its size
 FEW, EXCEPTIONS = 3, 0.1  # clusters of so few rows are exceptions up to this share of all rows
@@ -133,7 +137,9 @@ def quantiles(r: np.ndarray, weight: np.ndarray) -> np.ndarray:
     return np.maximum.accumulate(out)
 
 
-def calibrate(r: np.ndarray, label: np.ndarray, weight: np.ndarray, k: int) -> np.ndarray:
+def calibrate(
+    r: np.ndarray, label: np.ndarray, weight: np.ndarray, k: int, run: Run = serial
+) -> np.ndarray:
     """3. For each of k clusters the distances that `SHARES` of its new rows reach, (k, 37).
 
     r: held-out distances of rows, each of which stands for `weight` of them.
@@ -149,11 +155,16 @@ def calibrate(r: np.ndarray, label: np.ndarray, weight: np.ndarray, k: int) -> n
     out[:] = size[:, None] * shared
     drawn = np.bincount(label, minlength=k)
     order, ends = np.argsort(label, kind="stable"), np.cumsum(drawn)
-    for c in np.flatnonzero(drawn >= OWN_ROWS):
-        rows = order[ends[c] - drawn[c] : ends[c]]
-        mine = quantiles(r[rows], weight[rows])
-        own = min(1.0, drawn[c] / ALL_OWN_ROWS)
-        out[c] = np.where(mine < FARTHEST, own * mine + (1.0 - own) * out[c], out[c])
+
+    def some(clusters: np.ndarray) -> None:
+        for c in clusters:
+            rows = order[ends[c] - drawn[c] : ends[c]]
+            mine = quantiles(r[rows], weight[rows])
+            own = min(1.0, drawn[c] / ALL_OWN_ROWS)
+            out[c] = np.where(mine < FARTHEST, own * mine + (1.0 - own) * out[c], out[c])
+
+    large = np.flatnonzero(drawn >= OWN_ROWS)
+    run(some, [large[a : a + AT_ONCE] for a in range(0, large.size, AT_ONCE)])
     return np.maximum.accumulate(out, axis=1)
 
 

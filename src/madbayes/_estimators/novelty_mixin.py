@@ -7,10 +7,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from madbayes._engine.rows import segments
+from madbayes._engine.threads import workers
 from madbayes._estimators.elsewhere import anywhere
 from madbayes._estimators.novelty import EXCEPTIONS, FEW, calibrate, check_novel, p_values
 
 MOST_ROWS = 2**17  # rows of the fit that are looked at
+FEW_ROWS = 2**14  # up to which one thread is quicker than several
 COSTS = 2**21  # costs held at a time
 LABELS = 2**18  # labels looked at at a time
 
@@ -32,6 +34,7 @@ class NoveltyMixin(ABC):
     """
 
     n_clusters_: int
+    n_jobs: int | None = None
     novelty_quantiles_: np.ndarray
     _novelty_few: np.ndarray
     _distance_power = 0.5
@@ -163,7 +166,9 @@ class NoveltyMixin(ABC):
             label[lost], costs[lost] = least(other)
         known = np.isfinite(costs)
         r = costs[known] ** self._distance_power
-        self.novelty_quantiles_ = calibrate(r, label[known], (weight * stands_for)[known], k)
+        stands_for = (weight * stands_for)[known]
+        with workers(self.n_jobs, enough=r.size > FEW_ROWS) as run:
+            self.novelty_quantiles_ = calibrate(r, label[known], stands_for, k, run)
         self._novelty_few = few
 
     # What an estimator brings

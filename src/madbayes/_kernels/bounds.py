@@ -9,11 +9,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from madbayes._kernels import compiled, inner
+from madbayes._kernels import inner
 from madbayes._kernels.distance import add_row, sqdist
 
 UP = 1.0 + 2.0**-21  # covers the rounding of a bound that is kept in float32
 DOWN = 1.0 - 2.0**-21
+RUN = 64  # neighbouring rows that are looked at together if they have the same label
 UP32, DOWN32, ZERO32 = np.float32(UP), np.float32(DOWN), np.float32(0.0)
 
 
@@ -27,9 +28,10 @@ class Centers(NamedTuple):
     group: np.ndarray  # (k,) int32: the group of each centre
     start: np.ndarray  # (t + 1,) int64: the panel where each group begins
     shifted: np.ndarray  # (k, d) float64: shifted and scaled, in the order of `exact`
+    rounded: np.ndarray  # (k, d) float32: the same, rounded
     shifted_half: np.ndarray  # (k,) float64
     longest: float  # the largest norm in `shifted`
-    offset: np.ndarray  # (d,) float64
+    offset: np.ndarray  # (d,) as the rows: float32 rows need no others to be shifted exactly
     scale: float  # a power of two
     drift: np.ndarray  # (k,) float32: how far each centre moved since the bounds were made, scaled
     others: np.ndarray  # (k, t) float32: the largest drift in each group, that centre left out
@@ -40,7 +42,7 @@ class RowState(NamedTuple):
     """What is remembered of each row of a block: views into arrays of length n."""
 
     labels: np.ndarray  # int32; -1: not yet assigned
-    upper: np.ndarray  # float32: at least the distance to its centre, scaled
+    upper: np.ndarray  # float32: at least the distance to its centre, scaled; or length 0
     lower: np.ndarray  # (b, t) float32: at most the distance to any other centre of the group
     weight: np.ndarray  # float64, or length 0: all ones
     far: np.ndarray  # uint8, or length 0: set where weight * squared distance > penalty
@@ -55,86 +57,112 @@ class Tally(NamedTuple):
     stats: np.ndarray  # (4,) float64: change of the objective, rows moved, far rows, hard rows
 
 
-@compiled(fastmath={"nnan", "nsz"}, no_cpython_wrapper=True)
-def loosen(lower, i, others, p):
-    """The lower bounds of row i, of cluster p, after the drift of the centres; the lowest."""
-    low = np.float32(np.inf)
-    line, moved = lower[i], others[p]
-    for g in range(line.shape[0]):
-        line[g] = max(ZERO32, line[g] - moved[g]) * DOWN32
-        low = min(low, line[g])
-    return low
-
-
 @inner
-def check_bounds(X, next_row, centers, rows, penalty, active, own):
-    """Step 1, until `active` is full. Returns (the row to go on with, rows in active)."""
+def check_bounds(X, next_row, ready, centers, rows, penalty, active):
+    """Step 1 with a single group, until `active` is full.
+
+    Returns the row to go on with, the row up to which bounds are `ready`, and how many are active.
+    """
     labels, uppers, lower, weight, far = rows.labels, rows.upper, rows.lower, rows.weight, rows.far
     exact, scale, drift, others = centers.exact, centers.scale, centers.drift, centers.others
-    separation, one_group = centers.separation, lower.shape[1] == 1
-    weighted = weight.shape[0] > 0
+    separation = centers.separation
     opening = far.shape[0] > 0
     limit = np.sqrt(penalty) * scale * DOWN
     n_active = 0
+    alone = ready if limit == np.inf else X.shape[0]  # up to here rows are looked at one by one
     while next_row < X.shape[0] and n_active < active.shape[0]:
         i = next_row
+        p = np.int64(labels[i])
+        if i >= alone:
+            alone = i + RUN
+            if p >= 0 and alone <= X.shape[0] and are_equal(labels[i:alone]):
+                ready = alone
+                bounds = uppers[i:alone], lower[i:alone]
+                if loosen_run(*bounds, drift[p], others[p, 0], separation[p]) == 0:
+                    next_row = ready
+                    continue
         next_row += 1
         if opening:
             far[i] = 0
-            if weighted:
-                limit = np.sqrt(penalty / weight[i]) * scale * DOWN if weight[i] > 0.0 else np.inf
-        p = np.int64(labels[i])
-        d2 = -1.0
+            limit = reach_of(weight, i, penalty, scale)
         if p >= 0:
-            upper = (uppers[i] + drift[p]) * UP32
-            if one_group:  # without the call, which takes longer than this
-                gap = max(ZERO32, lower[i, 0] - others[p, 0]) * DOWN32
-                lower[i, 0] = gap
-            else:
-                gap = loosen(lower, i, others, p)
+            upper, gap = uppers[i], lower[i, 0]
+            if i >= ready:
+                upper = (upper + drift[p]) * UP32
+                gap = max(ZERO32, gap - others[p, 0]) * DOWN32
+                uppers[i], lower[i, 0] = upper, gap
             gap = max(gap, separation[p])
-            uppers[i] = upper
             if upper < gap and upper < limit:
                 continue
-            d2 = sqdist(X, i, exact, p)
-            upper = np.float32(np.sqrt(d2) * scale * UP)
+            upper = np.float32(np.sqrt(sqdist(X, i, exact, p)) * scale * UP)
             uppers[i] = upper
             if upper < gap and upper < limit:
                 continue
         active[n_active] = i
-        own[n_active] = d2
         n_active += 1
-    return next_row, n_active
+    return next_row, ready, n_active
 
 
 @inner
-def settle(X, chosen, nearest, own, n_chosen, centers, rows, tally, penalty):
+def are_equal(labels):
+    """Are the labels of RUN rows all the same?"""
+    p, other = labels[0], np.int32(0)
+    for i in range(RUN):
+        other |= labels[i] ^ p
+    return other == 0
+
+
+@inner
+def loosen_run(uppers, lower, drift, others, separation):
+    """The bounds of RUN rows of one cluster after the drift; of how many the nearest is unsure."""
+    unsure = 0
+    for i in range(RUN):
+        upper = (uppers[i] + drift) * UP32
+        gap = max(ZERO32, lower[i, 0] - others) * DOWN32
+        uppers[i], lower[i, 0] = upper, gap
+        unsure += upper >= max(gap, separation)
+    return unsure
+
+
+@inner
+def reach_of(weight, i, penalty, scale):
+    """How far row i may be from its centre without opening a cluster, scaled."""
+    w = weight[i] if weight.shape[0] > 0 else 1.0
+    return np.sqrt(penalty / w) * scale * DOWN if w > 0.0 else np.inf
+
+
+@inner
+def settle(X, chosen, nearest, n_chosen, centers, rows, tally, penalty):
     """Rows `chosen` belong to `nearest`: bring labels, bounds, sums and objective up to date."""
     labels, upper, lower, weight, far = rows.labels, rows.upper, rows.lower, rows.weight, rows.far
     exact, scale, group = centers.exact, centers.scale, centers.group
     sums, low, count, stats = tally.sums, tally.low, tally.count, tally.stats
-    weighted = weight.shape[0] > 0
+    weighted, opening = weight.shape[0] > 0, far.shape[0] > 0
     for b in range(n_chosen):
         i = chosen[b]
         p, q = np.int64(labels[i]), nearest[b]
+        if q == p and not opening:
+            continue
+        if upper.shape[0] == 0:  # nothing but labels is asked for
+            labels[i] = q
+            continue
         w = weight[i] if weighted else 1.0
-        d2 = own[b]
+        d2 = sqdist(X, i, exact, q)
         if q != p:
-            d2 = sqdist(X, i, exact, q)
             upper[i] = np.sqrt(d2) * scale * UP
             labels[i] = q
             stats[0] += w * d2
             stats[1] += 1
             if p >= 0:  # p is now one of the others of its group
-                g = group[p]
-                lower[i, g] = min(lower[i, g], np.sqrt(own[b]) * scale * DOWN)
-                stats[0] -= w * own[b]
+                own, g = sqdist(X, i, exact, p), group[p]
+                lower[i, g] = min(lower[i, g], np.sqrt(own) * scale * DOWN)
+                stats[0] -= w * own
             if w > 0.0:
                 add_row(sums, low, q, X, i, w)
                 count[q] += 1
                 if p >= 0:
                     add_row(sums, low, p, X, i, -w)
                     count[p] -= 1
-        if far.shape[0] > 0 and w * d2 > penalty:
+        if opening and w * d2 > penalty:
             far[i] = 1
             stats[2] += 1

@@ -21,7 +21,6 @@ class DirectScratch(NamedTuple):
     """The working memory of one thread."""
 
     active: np.ndarray  # (tile,) int64: rows that the bounds could not settle
-    own: np.ndarray  # (tile,) float64: their squared distance to their present centre
     columns: np.ndarray  # (d, tile) float64: those rows, turned
     line: np.ndarray  # (tile,) float64
     best: np.ndarray  # (tile,) float64
@@ -97,12 +96,12 @@ def two_nearest(columns, m, exact, near, n_near, line, best, second, nearest):
 @kernel
 def assign_direct(X, centers, rows, tally, scratch, penalty):
     """Assign the rows of one block; arguments as in `products.assign_products`."""
-    active, own, columns = scratch.active, scratch.own, scratch.columns
+    active, columns = scratch.active, scratch.columns
     lower, exact, scale = rows.lower, centers.exact, centers.scale
     best, second, nearest, near = scratch.best, scratch.second, scratch.nearest, scratch.near
-    i = np.int64(0)  # as in `assign_products`
+    i = ready = np.int64(0)  # as in `assign_products`
     while i < X.shape[0]:
-        i, m = check_bounds(X, i, centers, rows, penalty, active, own)
+        i, ready, m = check_bounds(X, i, ready, centers, rows, penalty, active)
         if m == 0:
             continue
         for a in range(m):
@@ -112,4 +111,4 @@ def assign_direct(X, centers, rows, tally, scratch, penalty):
         two_nearest(columns, m, exact, near, n_near, scratch.line, best, second, nearest)
         for a in range(m):
             lower[active[a], 0] = np.sqrt(second[a]) * scale * DOWN
-        settle(X, active, nearest, own, m, centers, rows, tally, penalty)
+        settle(X, active, nearest, m, centers, rows, tally, penalty)

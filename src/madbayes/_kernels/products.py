@@ -17,25 +17,26 @@ from typing import NamedTuple
 
 import numpy as np
 
-from madbayes._kernels import inner, kernel
-from madbayes._kernels.bounds import DOWN, check_bounds, settle
+from madbayes._kernels import compiled, inner, kernel
+from madbayes._kernels.bounds import DOWN, DOWN32, UP, UP32, ZERO32, reach_of, settle
 from madbayes._kernels.distance import sqdist, sqnorm
+from madbayes._kernels.lanes import LANES, loosen, lowest_bit, within
 from madbayes._kernels.panels import BUNCH, compare
 
-TILE_ROWS = 512  # rows that stay in a core's own cache while groups of centres pass by
+TILE_ROWS = 256  # rows that stay in a core's own cache while groups of centres pass by
 HARD_ROWS = 32  # rows of one float64 product
 EPS32 = 2.0**-24
 EPS64 = 2.0**-53
 TINY = 2.0**-148  # float32 has no finer steps than 2**-149
+ROUGH = 2.0**-6  # a distance in float32 that can be wrong by more, of itself, is taken in float64
 
 
 class Scratch(NamedTuple):
     """The working memory of one thread, for TILE_ROWS rows at a time. Made by the engine."""
 
     active: np.ndarray  # (tile,) int64: rows that the bounds could not settle
-    own: np.ndarray  # (tile,) float64: their squared distance to their present centre
     nearest: np.ndarray  # (tile,) int64: the nearest centre
-    norm2: np.ndarray  # (tile,) float64: squared norm, shifted and scaled
+    floor: np.ndarray  # (tile,) float64: squared norm, shifted and scaled, less what scores err
     error: np.ndarray  # (tile,) float64: how wrong a score can be
     best: np.ndarray  # (tile,) float64: the smallest score so far
     second: np.ndarray  # (tile,) float64: the next one
@@ -59,31 +60,95 @@ def error_bound(d, norm, longest, eps):
     return rounding + (d + 8.0) * TINY * (1.0 + norm + longest) if eps == EPS32 else rounding
 
 
+@compiled(fastmath={"reassoc", "contract"}, no_cpython_wrapper=True, forceinline=True)
+def turn(X, i, offset, scale, out, a, C, c):
+    """Shift and scale row i of X into out[a]: its squared norm and distance to row c of C.
+
+    In the numbers of `offset`: a difference of two float32 is as good as that of two float64.
+    """
+    factor = offset.dtype.type(scale)
+    norm2, own2 = ZERO32, ZERO32
+    for j in range(X.shape[1]):
+        v = np.float32((X[i, j] - offset[j]) * factor)
+        diff = v - C[c, j]
+        out[a, j] = v
+        norm2 += v * v
+        own2 += diff * diff
+    return np.float64(norm2), np.float64(own2)
+
+
 @inner
-def turn_and_list(X, n_active, centers, rows, scratch):
-    """Shift and scale the active rows, and list which of them each group has to be tried for."""
-    labels, upper, lower = rows.labels, rows.upper, rows.lower
-    offset, scale, group = centers.offset, centers.scale, centers.group
-    active, todo, need, rows32 = scratch.active, scratch.todo, scratch.need, scratch.rows32
-    norm2, best = scratch.norm2, scratch.best
-    d = X.shape[1]
-    for g in range(need.shape[0]):
+def find_active(X, next_row, centers, rows, penalty, scratch, use32):
+    """Step 1, until `active` is full: (the row to go on with, rows in active).
+
+    Active rows are shifted and scaled, and listed for the groups that have to be tried.
+    """
+    labels, uppers, lower, far = rows.labels, rows.upper, rows.lower, rows.far
+    exact, scale, drift, longest = centers.exact, centers.scale, centers.drift, centers.longest
+    group, separation, others = centers.group, centers.separation, centers.others
+    active, todo, need = scratch.active, scratch.todo, scratch.need
+    opening, d, t = far.shape[0] > 0, X.shape[1], scratch.need.shape[0]
+    reach = np.sqrt(penalty) * scale * DOWN
+    share = (d + 16.0) * EPS32  # what a sum of d squares can be wrong by, of itself
+    slack = 4.0 * EPS32 * longest + np.sqrt((d + 8.0) * TINY)
+    for g in range(t):
         need[g] = 0
-    for a in range(n_active):
-        i = active[a]
-        for j in range(d):
-            rows32[a, j] = (np.float64(X[i, j]) - offset[j]) * scale
-        norm2[a] = sqnorm(rows32, a)
-        scratch.error[a] = error_bound(d, np.sqrt(norm2[a]), centers.longest, EPS32)
-        best[a], scratch.second[a], scratch.home[a] = np.inf, np.inf, -1
+    a = 0
+    while next_row < X.shape[0] and a < active.shape[0]:
+        i = next_row
+        next_row += 1
+        if opening:
+            far[i] = 0
+            reach = reach_of(rows.weight, i, penalty, scale)
         p = np.int64(labels[i])
+        limit, gap = np.float32(np.inf), ZERO32
+        if p >= 0:
+            limit = (uppers[i] + drift[p]) * UP32
+            if t == 1:
+                gap = max(ZERO32, lower[i, 0] - others[p, 0]) * DOWN32
+                lower[i, 0] = gap
+            else:
+                gap = loosen(lower, i, others, p)
+            gap = max(gap, separation[p])
+            uppers[i] = limit
+            if limit < gap and limit < reach:
+                continue
+        norm2, own2 = turn(
+            X, i, centers.offset, scale, scratch.rows32, a, centers.rounded, max(p, 0)
+        )
+        own = np.sqrt(own2)
+        wrong = share * own + slack
+        if p >= 0:
+            if not use32 or wrong > ROUGH * own:
+                own2 = sqdist(X, i, exact, p) * scale * scale
+                own, wrong = np.sqrt(own2), 0.0
+            limit = np.float32((own + wrong) * UP)
+            uppers[i] = limit
+            if limit < gap and limit < reach:
+                continue
+        active[a] = i
+        norm = np.sqrt(norm2) * (1.0 + share)
+        error = error_bound(d, norm, longest, EPS32)
+        scratch.best[a], scratch.second[a], scratch.home[a] = np.inf, np.inf, -1
         scratch.nearest[a] = p
-        limit = upper[i] if p >= 0 else np.float32(np.inf)
-        for g in range(need.shape[0]):
-            todo[g, need[g]] = a
-            need[g] += lower[i, g] <= limit
+        if t == 1:
+            todo[0, need[0]] = a
+            need[0] += lower[i, 0] <= limit
+        else:
+            for first in range(0, t, LANES):
+                bits = within(lower, i, first, limit)
+                while bits:
+                    g = first + lowest_bit(bits)
+                    todo[g, need[g]] = a
+                    need[g] += 1
+                    bits &= bits - 1
         if p >= 0 and lower[i, group[p]] > limit:  # its own group is not tried
-            best[a] = 0.5 * (scratch.own[a] * scale * scale - norm2[a])
+            scratch.best[a] = 0.5 * (own2 - norm2)
+            error = max(error, wrong * (own + wrong) + share * norm2)
+        scratch.error[a] = error
+        scratch.floor[a] = norm2 - share * norm2 - 2.0 * error
+        a += 1
+    return next_row, a
 
 
 @inner
@@ -93,10 +158,14 @@ def multiply(centers, lower, scratch):
     Of every group that is tried the smallest score becomes the lower bound.
     """
     start, member, active = centers.start, centers.member, scratch.active
-    norm2, error, best, second = scratch.norm2, scratch.error, scratch.best, scratch.second
+    floor, best, second = scratch.floor, scratch.best, scratch.second
     for g in range(scratch.need.shape[0]):
         m, chosen = scratch.need[g], scratch.todo[g]
-        if m == 0 or start[g] == start[g + 1]:
+        if m == 0:
+            continue
+        if start[g] == start[g + 1]:  # a group without centres
+            for b in range(m):
+                lower[active[chosen[b]], g] = np.inf
             continue
         for b in range(m, m + BUNCH):  # the last bunch is filled up
             chosen[b] = chosen[m - 1]
@@ -116,7 +185,7 @@ def multiply(centers, lower, scratch):
                 best[a] = low
                 scratch.home[a], scratch.home_next[a] = g, low2[b]
                 scratch.nearest[a] = member[place[b]]
-            lower[active[a], g] = least_distance(norm2[a] - 2.0 * error[a], low)
+            lower[active[a], g] = least_distance(floor[a], low)
 
 
 @inner
@@ -127,7 +196,7 @@ def try_panel(panel, m, chosen, centers, rows32, low1, low2, place):
 
 @inner
 def least_distance(floor, score):
-    return np.sqrt(max(0.0, floor + 2.0 * score)) * DOWN
+    return np.sqrt(np.float32(max(0.0, floor + 2.0 * score))) * DOWN32
 
 
 @inner
@@ -140,8 +209,7 @@ def certify(n_active, lower, scratch):
             scratch.hard[n_hard] = a
             n_hard += 1
         elif scratch.home[a] >= 0:  # of the winner's group the next one counts
-            floor = scratch.norm2[a] - 2.0 * error[a]
-            low = least_distance(floor, scratch.home_next[a])
+            low = least_distance(scratch.floor[a], scratch.home_next[a])
             lower[scratch.active[a], scratch.home[a]] = low
     return n_hard
 
@@ -188,13 +256,12 @@ def assign_products(X, centers, rows, tally, scratch, penalty, use32):
 
     `use32`: try float32 first.
     """
-    active, own, hard = scratch.active, scratch.own, scratch.hard
+    active, hard = scratch.active, scratch.hard
     i = np.int64(0)  # a plain 0 has a type of its own, and everything would be compiled twice
     while i < X.shape[0]:
-        i, n_active = check_bounds(X, i, centers, rows, penalty, active, own)
+        i, n_active = find_active(X, i, centers, rows, penalty, scratch, use32)
         n_hard = n_active
         if use32 and n_active > 0:
-            turn_and_list(X, n_active, centers, rows, scratch)
             multiply(centers, rows.lower, scratch)
             n_hard = certify(n_active, rows.lower, scratch)
         else:
@@ -204,4 +271,4 @@ def assign_products(X, centers, rows, tally, scratch, penalty, use32):
         for b in range(0, n_hard, HARD_ROWS):
             m = min(HARD_ROWS, n_hard - b)
             tell_apart(X, hard[b:], m, centers, rows.lower, scratch)
-        settle(X, active, scratch.nearest, own, n_active, centers, rows, tally, penalty)
+        settle(X, active, scratch.nearest, n_active, centers, rows, tally, penalty)

@@ -57,13 +57,27 @@ def in_turn(values):
     return float(np.add.accumulate(values)[-1]) if len(values) else 0.0
 
 
-def add_sums(high, low, more, more_low):
+def add_sums(high, low, more, more_low, many=False):
     """high + low += more + more_low, element by element, with twice the digits (Knuth)."""
+    if many:
+        return add_many_sums(high, low, more, more_low)
     new = high + more
     back = new - high
     low += (high - (new - back)) + (more - back)
     low += more_low
     high[:] = new
+
+
+@kernel
+def add_many_sums(high, low, more, more_low):
+    """The same, to the bit."""
+    for c in range(high.shape[0]):
+        for j in range(high.shape[1]):
+            old, value = high[c, j], more[c, j]
+            new = old + value
+            back = new - old
+            low[c, j] = low[c, j] + ((old - (new - back)) + (value - back)) + more_low[c, j]
+            high[c, j] = new
 
 
 def squared_error(X, weight, labels, exact):

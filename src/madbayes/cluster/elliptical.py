@@ -246,7 +246,7 @@ class EllipticalMeans(CentersMixin):
         d2 = self._gaps(X[rows])[np.arange(len(rows)), label]
         return without_ellipse(d2, label, weight, total, X.shape[1])
 
-    def _nearest(self, X: Any, sample_weight: Any = None) -> tuple[np.ndarray, float]:
+    def _nearest(self, X: Any, sample_weight: Any = None, **how: Any) -> tuple[np.ndarray, float]:
         X = self._new_rows(X)
         weight = check_weight(sample_weight, X.shape[0])
         paid = self._distances(X) + self._level

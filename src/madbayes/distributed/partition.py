@@ -103,9 +103,6 @@ class SpreadPartition(Partition):
 
     # Assignment
 
-    def _mostly_lost(self, centers: np.ndarray) -> bool:
-        return False  # the bounds are elsewhere
-
     def _assign_segments(
         self, centers: np.ndarray, penalty: float | None, first: int, last: int, fresh: bool
     ) -> np.ndarray:
