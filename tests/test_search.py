@@ -12,6 +12,8 @@ from sklearn.cluster import KMeans as SklearnKMeans
 from sklearn.datasets import load_digits, load_iris
 
 from madbayes import DPMeans, KMeans
+from madbayes._engine.lloyd import lloyd_labels, lloyd_passes
+from madbayes._kernels.plain import nearest_by_products, nearest_centers
 from madbayes._search import driver
 from madbayes._search.price import fixed
 from madbayes.cluster import dense_space
@@ -236,3 +238,23 @@ def test_equal_starts_are_descended_from_once():
     half, three = space.division(np.arange(6) // 3), space.division(np.arange(6) // 2)
     same = space.division(np.arange(6) // 3)
     assert driver.different([half, three, same]) == [three, half]
+
+
+@pytest.mark.parametrize("shift", [0.0, 1e7])
+def test_products_leave_nothing_to_rounding(shift):
+    r = np.random.RandomState(0)
+    X = np.vstack([r.randint(0, 3, (200, 20)), r.randn(200, 20)]) + shift
+    C = np.vstack([X[r.choice(400, 60)], X[:5], r.randn(5, 20) * 1e3])  # ties among them
+    for found, plain in zip(nearest_by_products(X, C), nearest_centers(X, C), strict=True):
+        np.testing.assert_array_equal(found, plain)
+
+
+def test_passes_by_products_are_those_of_the_partition():
+    r = np.random.RandomState(0)
+    X = r.randn(1500, 200) + 3 * r.randn(20, 200)[r.randint(0, 20, 1500)]
+    w, seeds = r.uniform(0.5, 2, 1500), X[r.choice(1500, 100, replace=False)]
+    assert seeds.size * len(X) > 2**24
+    labels = lloyd_passes(X, seeds, w, 3)[0]
+    np.testing.assert_array_equal(
+        lloyd_labels(X, seeds, w, 3), np.unique(labels, return_inverse=True)[1]
+    )

@@ -5,10 +5,13 @@ from typing import Any
 
 import numpy as np
 
+from madbayes._engine.assignment import FEW_ROWS, is_small
 from madbayes._engine.frame import Frame
 from madbayes._engine.partition import Partition
 from madbayes._engine.rows import Rows
 from madbayes._engine.threads import Run
+from madbayes._kernels.moves import means
+from madbayes._kernels.plain import nearest_by_products
 
 
 def serial(function: Callable[[Any], Any], items: Iterable[Any]) -> list[Any]:
@@ -54,6 +57,30 @@ def lloyd_passes(
     else:
         partition.assign(centers)
     return partition.labels, centers, partition.sse
+
+
+def lloyd_labels(
+    X: np.ndarray,
+    centers: np.ndarray,
+    weight: np.ndarray,
+    passes: int,
+    run: Run = serial,
+    unit: bool = False,
+) -> np.ndarray:
+    """The labels of `lloyd_passes`, without gaps.
+
+    Few rows in many columns would compile the kernels for large tables: BLAS does it for them.
+    """
+    if unit or len(X) > FEW_ROWS or is_small(len(X), *centers.shape):
+        return lloyd_passes(X, centers, weight, passes, run, unit)[0]
+    rows = np.ascontiguousarray(X, dtype=np.float64)
+    z, k = nearest_by_products(rows, centers)
+    for _ in range(passes):
+        before = z
+        z, k = nearest_by_products(rows, means(rows, weight, z, k, False)[0])
+        if np.array_equal(z, before):
+            break
+    return z
 
 
 def nearest_bounds(

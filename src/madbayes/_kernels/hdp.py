@@ -67,34 +67,20 @@ def count_local(start, z, k):
     return found
 
 
-@kernel
 def local_clusters(X, w, start, z, k):
     """Means, weights and global labels of the local clusters, by group, then by label; and the
     local cluster of each row."""
-    total = 0
-    for found in count_local(start, z, k):
-        total += found
-    M, A, label = np.zeros((total, X.shape[1])), np.zeros(total), np.zeros(total, np.int64)
-    member, seen = np.zeros(X.shape[0], np.int64), np.zeros(k, np.int64)
-    at = np.zeros(k, np.int64)
-    t = 0
-    for j in range(start.shape[0] - 1):
-        for i in range(start[j], start[j + 1]):
-            seen[z[i]] = 1
-        for p in range(k):
-            if seen[p] == 1:
-                label[t], at[p], seen[p] = p, t, 0
-                t += 1
-        for i in range(start[j], start[j + 1]):
-            m = at[z[i]]
-            member[i] = m
-            A[m] += w[i]
-            for f in range(X.shape[1]):
-                M[m, f] += w[i] * X[i, f]
-    for m in range(total):
-        for f in range(X.shape[1]):
-            M[m, f] /= A[m]
-    return M, A, label, member
+    groups = len(start) - 1
+    key = np.repeat(np.arange(groups) * k, np.diff(start)) + z
+    if groups * k > 4 * len(z) + 1024:  # most are not in use
+        found, member = np.unique(key, return_inverse=True)
+    else:
+        used = np.bincount(key, minlength=groups * k) > 0
+        found, member = np.flatnonzero(used), (np.cumsum(used) - 1)[key]
+    A = np.bincount(member, w)
+    M = np.column_stack([np.bincount(member, w * X[:, f]) for f in range(X.shape[1])])
+    M /= A[:, None]
+    return M, A, found % k, member
 
 
 @kernel

@@ -27,13 +27,17 @@ def weighted_distances(X, i, wi, CT, out):
 @kernel
 def settle_groups(X, w, start, z, CT, local, cost, stop):
     """Which clusters each group uses, the centres (columns of CT) fixed: open or close one while
-    that pays.
+    that pays; returns what the groups cost in the end.
 
     With U the clusters that a group uses, its share is Σ_i min_{p in U} w‖x - μ_p‖² + λ_l|U|. A
-    cluster that no row alone repays is opened when the rows of the group repay it together. `cost`
-    is scratch: groups with more rows × clusters than it holds compute distances again and again.
+    cluster that no row alone repays is opened when the rows of the group repay it together. Only
+    rows that a change concerns look for their clusters again. `cost` is scratch: groups with more
+    rows × clusters than it holds compute distances again and again.
     """
-    k = CT.shape[1]
+    k, most_rows, total = CT.shape[1], 0, 0.0
+    for j in range(start.shape[0] - 1):
+        most_rows = max(most_rows, start[j + 1] - start[j])
+    best, second, other = np.empty(most_rows), np.empty(most_rows), np.empty(most_rows, np.int64)
     used, inside, uses = np.zeros(k, np.int64), np.empty(k, np.int64), 0
     gain, loss = np.zeros(k), np.zeros(k)
     for j in range(start.shape[0] - 1):
@@ -47,8 +51,9 @@ def settle_groups(X, w, start, z, CT, local, cost, stop):
             used[z[i]] = 1
             if kept:
                 weighted_distances(X, i, w[i], CT, cost[(i - a) * k : (i - a + 1) * k])
+        change, share = -1, 0.0
         for _ in range(ROUNDS):
-            uses = 0
+            uses, share = 0, 0.0
             for p in range(k):
                 gain[p] = loss[p] = 0.0  # with a cluster more; without one that is used
                 inside[uses] = p
@@ -59,17 +64,25 @@ def settle_groups(X, w, start, z, CT, local, cost, stop):
                 row = cost[(i - a) * k : (i - a + 1) * k] if kept else cost[:k]
                 if not kept:
                     weighted_distances(X, i, w[i], CT, row)
-                best, second, own = np.inf, np.inf, 0
-                for t in range(uses):
-                    c = row[inside[t]]
-                    if c < best:
-                        best, second, own = c, best, inside[t]
-                    elif c < second:
-                        second = c
-                z[i] = own
-                loss[own] += second - best
+                own, least, next_, then = z[i], best[i - a], second[i - a], other[i - a]
+                if change < 0 or (used[change] == 0 and (own == change or then == change)):
+                    least, next_ = np.inf, np.inf
+                    for t in range(uses):
+                        c = row[inside[t]]
+                        if c < next_:
+                            if c < least:
+                                least, next_, own, then = c, least, inside[t], own
+                            else:
+                                next_, then = c, inside[t]
+                elif used[change] == 1 and row[change] < next_:
+                    next_, then = row[change], change
+                    if next_ < least or (next_ == least and change < own):
+                        least, next_, own, then = next_, least, change, own
+                z[i], best[i - a], second[i - a], other[i - a] = own, least, next_, then
+                share += least
+                loss[own] += next_ - least
                 for p in range(k):  # used ones are no cheaper than the best of them
-                    saved = best - row[p]
+                    saved = least - row[p]
                     gain[p] += saved if saved > 0.0 else 0.0
             most, change = TOL * local, -1
             for p in range(k):
@@ -79,6 +92,8 @@ def settle_groups(X, w, start, z, CT, local, cost, stop):
             if change < 0 or stop[0]:
                 break
             used[change] = 1 - used[change]
+        total += share + local * uses
+    return total
 
 
 @kernel
@@ -88,8 +103,9 @@ def find_frontier(X, w, start, z, CT, W, N, local, glob, rows, places, stop):
     These are rows for which another place costs at most MARGIN more than staying, and rows so heavy
     that only `move_rows` can tell. Returns how many; -1: no further place.
     """
-    slots, size = CT.shape[1], 0
+    slots, size, before = CT.shape[1], 0, 0.0
     cost, extra, count = np.empty(slots), np.empty(slots), np.zeros(slots, np.int64)
+    share = np.empty(slots)
     for j in range(start.shape[0] - 1):
         if stop[0]:
             break
@@ -109,13 +125,17 @@ def find_frontier(X, w, start, z, CT, W, N, local, glob, rows, places, stop):
                 leave = np.inf
             if count[p] == 1:
                 leave += local
+            if wi != before:  # mostly all weights are equal, and divisions take long
+                before = wi
+                for c in range(slots):
+                    share[c] = W[c] / (W[c] + wi)
+            limit, near = leave * (1 + MARGIN), 0
             for c in range(slots):
-                cost[c] = W[c] / (W[c] + wi) * cost[c] + extra[c]
+                cost[c] = share[c] * cost[c] + extra[c]
+                near += cost[c] < limit
+            near -= cost[p] < limit
             cost[p] = np.inf
-            best = local + glob if N[p] > 1 else np.inf
-            for c in range(slots):
-                best = min(best, cost[c])
-            if not best < leave * (1 + MARGIN):
+            if near == 0 and (N[p] == 1 or not local + glob < limit):
                 continue
             rows[size] = i
             for t in range(places.shape[1]):

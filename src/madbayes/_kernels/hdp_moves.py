@@ -4,6 +4,7 @@ import numpy as np
 
 from madbayes._kernels import inner, kernel
 from madbayes._kernels.distance import sqdist
+from madbayes._kernels.hdp_groups import weighted_distances
 from madbayes._kernels.moves import HEAVY, SWEEPS, TOL, copy_row
 
 
@@ -49,6 +50,12 @@ def transfer(C, W, p, q, M, m, a, alone, fresh, rest):
         f = a / W[q]
         for e in range(C.shape[1]):
             C[q, e] += f * (M[m, e] - C[q, e])
+
+
+@inner
+def copy_to_column(C, c, CT):
+    for f in range(CT.shape[0]):
+        CT[f, c] = C[c, f]
 
 
 @inner
@@ -133,6 +140,9 @@ def move_local(X, w, start, z, C, W, N, local, glob, stop):
     """
     slots, moved = C.shape[0] - 1, 0
     M, A, count = np.zeros((slots, X.shape[1])), np.zeros(slots), np.zeros(slots, np.int64)
+    CT, cost = np.empty((X.shape[1], slots)), np.empty(slots)
+    for c in range(slots):
+        copy_to_column(C, c, CT)
     for _ in range(SWEEPS):
         now = 0
         for j in range(start.shape[0] - 1):
@@ -152,37 +162,40 @@ def move_local(X, w, start, z, C, W, N, local, glob, stop):
             for p in range(slots):
                 if count[p] == 0:
                     continue
-                alone, rest = count[p] == N[p], 0.0
+                alone, rest, weight = count[p] == N[p], 0.0, A[p]
+                weighted_distances(M, p, weight, CT, cost)
                 if alone:
                     leave = glob
-                elif W[p] - A[p] < HEAVY * W[p]:
+                elif W[p] - weight < HEAVY * W[p]:
                     rest = rest_of_cluster(X, w, z, p, a, b, C)
-                    leave = A[p] * rest / (A[p] + rest) * sqdist(M, p, C, slots)
+                    leave = weight * rest / (weight + rest) * sqdist(M, p, C, slots)
                 else:
-                    leave = W[p] * A[p] / (W[p] - A[p]) * sqdist(M, p, C, p)
+                    leave = W[p] / (W[p] - weight) * cost[p]
+                for c in range(slots):
+                    cost[c] *= W[c] / (W[c] + weight)
                 best, q = leave - TOL * (leave + local), -1
                 for c in range(slots):
-                    if N[c] > 0 and c != p:
-                        cost = W[c] * A[p] / (W[c] + A[p]) * sqdist(M, p, C, c)
-                        if count[c] > 0:
-                            cost -= local
-                        if cost < best:
-                            best, q = cost, c
+                    if cost[c] - local < best and N[c] > 0 and c != p:
+                        saved = local if count[c] > 0 else 0.0
+                        if cost[c] - saved < best:
+                            best, q = cost[c] - saved, c
                 if glob < best and not alone:
                     q = free_slot(N, q)
                 if q < 0:
                     continue
                 now += 1
-                transfer(C, W, p, q, M, p, A[p], alone, N[q] == 0, rest)
+                transfer(C, W, p, q, M, p, weight, alone, N[q] == 0, rest)
+                copy_to_column(C, p, CT)
+                copy_to_column(C, q, CT)
                 for i in range(a, b):
                     if z[i] == p:
                         z[i] = q
                 N[p] -= count[p]
                 N[q] += count[p]
-                share = A[p] / (A[p] + A[q])
+                share = weight / (weight + A[q])
                 for f in range(X.shape[1]):
                     M[q, f] += share * (M[p, f] - M[q, f])
-                A[q] += A[p]
+                A[q] += weight
                 count[q] += count[p]
                 count[p] = 0
             for p in range(slots):

@@ -19,7 +19,7 @@ from functools import cached_property
 import numpy as np
 
 from madbayes._engine.frame import Frame, measure
-from madbayes._engine.lloyd import lloyd_passes, nearest, nearest_bounds, serial
+from madbayes._engine.lloyd import lloyd_labels, lloyd_passes, nearest, nearest_bounds, serial
 from madbayes._engine.rows import Rows
 from madbayes._engine.threads import Run, patient
 from madbayes._kernels import draws, moves
@@ -129,7 +129,7 @@ class DenseSpace:
         rows = self._sample_rows(4000 + 4 * m, rng)
         X, w = self.X[rows], self.w[rows]
         seeds = draw(X, w, m, rng)
-        labels = lloyd_passes(X, seeds, w, 3, self.run, self.unit)[0]
+        labels = lloyd_labels(X, seeds, w, 3, self.run, self.unit)
         small, weights, _ = moves.means(X, w, *without_gaps(labels), self.unit)
         weights *= self.w.sum() / w.sum()
         group, k = patient(merge_below, small, weights, penalty, cap, self.unit)

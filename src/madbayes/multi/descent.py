@@ -23,6 +23,7 @@ from madbayes._kernels.plain import close_gaps, find_nearest
 ROUNDS = 1000  # a guard only: every round lowers the objective
 CACHE = 2**21  # costs of a group's rows that are kept at a time
 FEW = 0.02  # of the rows: when no more change, the groups have settled
+FEW_MOVES = 0.002  # likewise, for moves of single rows
 SHARES = 16  # of the groups, for threads
 SHARED_ROWS = 2000  # fewer are one share
 
@@ -83,7 +84,7 @@ def settle(problem: Problem, z: np.ndarray, k: int, run: Run = serial) -> int:
 
 
 def move_rows(problem: Problem, z: np.ndarray, k: int, run: Run = serial) -> int:
-    """2. until no row moves."""
+    """2. until few rows move."""
     X, w, start, local, glob = problem
     C, W, N = means(X, w, z, min(len(X), k + 4) + 1, False)
     shares = problem.shares()
@@ -102,7 +103,7 @@ def move_rows(problem: Problem, z: np.ndarray, k: int, run: Run = serial) -> int
         found = run(find, shares)
         rows, places = (np.concatenate(each) for each in zip(*found, strict=True))
         moved = patient(hdp_moves.move_rows, X, w, start, z, rows, places, C, W, N, local, glob)
-        if moved == 0:
+        if moved <= FEW_MOVES * len(X):  # the next round sees to the rest
             break
     return close_gaps(z, N)
 

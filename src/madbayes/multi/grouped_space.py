@@ -22,7 +22,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from madbayes._engine.groups import starts
-from madbayes._engine.lloyd import lloyd_passes, serial
+from madbayes._engine.lloyd import lloyd_labels, serial
 from madbayes._engine.threads import Run, patient
 from madbayes._kernels import draws, hdp, moves
 from madbayes._kernels.moves import TOL
@@ -138,7 +138,7 @@ class GroupedSpace:
 
     def merged_seeds(self, rng: np.random.RandomState) -> np.ndarray:
         seeds = self.draw(min(SEEDS, self.n), rng)
-        labels = lloyd_passes(self.X, seeds, self.w, 3, self.run)[0]
+        labels = lloyd_labels(self.X, seeds, self.w, 3, self.run)
         small, weights, _ = moves.means(self.X, self.w, *without_gaps(labels), False)
         penalty = self.price.penalty * (1 - TOL)
         group, k = patient(merge_below, small, weights, penalty, self.n, False)
