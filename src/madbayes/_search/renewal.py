@@ -10,6 +10,7 @@ row-centre distances times columns, not in seconds: the same data and seed give 
 Taillard 2003, "Heuristic methods for large centroid clustering problems".
 """
 
+from collections import Counter
 from typing import Any
 
 import numpy as np
@@ -22,8 +23,8 @@ REDRAW = 2  # centres re-drawn at once, at most
 TRIALS = 4  # failures that settle a cluster of many; down to 1 for more …
 FEW_VALUES = 125_000  # … than so many values
 MANY = 20_000  # … or rows
-MIN_TRIALS = 40  # failures that settle a problem of few clusters; all back at the same division …
-SURE = 16  # … so many
+MIN_TRIALS = 40  # failures that settle a problem of few clusters; where all end …
+SURE = 16  # … as others did, so many
 AT_ONCE = 8  # neighbourhoods that are solved at the same time
 LOOKS = 32  # clusters that are looked at to find them
 CROWDED = 4096  # rows above which neighbourhoods of clusters of …
@@ -55,7 +56,7 @@ def renew(
     unsettled = set(range(k))
     trials = count_trials(space, k, effort)
     at_once = AT_ONCE if space.price.cap == space.n else 1  # they share the cap
-    budget = effort * max_cost(space, k)
+    budget = max_cost(space, k, effort)
     stage = Stage("searching", k)
     while unsettled and budget > 0:
         stage.at(k - len(unsettled), k)
@@ -98,13 +99,13 @@ def count_trials(space: Any, k: int, effort: float) -> int:
     return max(1, round(effort * max(each, enough // k if k > space.neighbours else enough)))
 
 
-def max_cost(space: Any, k: int) -> float:
+def max_cost(space: Any, k: int, effort: float) -> float:
     """What the renewal of k clusters may cost."""
-    passes = space.passes * k * pass_cost(space)
+    passes = effort * space.passes * k * pass_cost(space)
     if space.counts:
-        return passes + LEAST
+        return passes + effort**2 * LEAST
     few = max(1.0, space.neighbours / k)  # then a re-draw is a restart
-    return max(passes, space.passes * CHEAP * few**2)
+    return max(passes, effort * space.passes * CHEAP * few**2)
 
 
 def pass_cost(space: Any) -> float:
@@ -135,13 +136,13 @@ def resolve(
     budget is used up.
 
     Every third time of any number of them, where the space asks for it: a few clusters of many
-    groups each hold each other fast. Fewer are enough if all come back to the same division: then
-    hardly another one is near. A gain below NOISE is kept, but no reason to go on. Returns
-    the division and what it cost.
+    groups each hold each other fast. Fewer are enough if no end was seen only once: the share of
+    such ends is about the chance of a new one (Good 1953). A gain below NOISE is kept, but is no
+    reason to go on. Returns the division and what it cost.
     """
-    failed, returned, cost = 0, 0, 0.0
+    failed, cost, ends = 0, 0.0, Counter[float]()
     sure = max(SURE, trials * SURE // MIN_TRIALS)
-    while failed < trials and cost < budget and not returned == failed >= sure:
+    while failed < trials and cost < budget and not (failed >= sure and min(ends.values()) > 1):
         most = now.k if space.redraw_any and failed % 3 == 0 else REDRAW
         centers = space.redraw(now.centers, most, rng)
         spare = space.price.penalty * max(0, len(centers) - now.k)  # a merge may save it
@@ -152,8 +153,8 @@ def resolve(
             new = space.division(labels)
             if new.objective < now.objective:
                 failed = 0 if new.objective < now.objective * (1 - NOISE) else failed
-                returned = 0 if failed == 0 else returned
                 now = new
-        elif space.counts:
-            returned += alike(labels, now.labels)
+                ends.clear()
+        back = alike(labels, now.labels)
+        ends[1.0 if back else round(objective / (abs(now.objective) or 1.0), 6)] += 1
     return now, cost
