@@ -141,7 +141,9 @@ def resolve(
     reason to go on. Returns the division and what it cost.
     """
     failed, cost, ends = 0, 0.0, Counter[float]()
-    sure = max(SURE, trials * SURE // MIN_TRIALS)
+    # where passes are not counted the budget is large, and patience all that ends it
+    sure = max(SURE, trials * SURE // MIN_TRIALS) if space.counts else trials
+    noise = NOISE if space.counts else 0.0
     while failed < trials and cost < budget and not (failed >= sure and min(ends.values()) > 1):
         most = now.k if space.redraw_any and failed % 3 == 0 else REDRAW
         centers = space.redraw(now.centers, most, rng)
@@ -152,7 +154,7 @@ def resolve(
         if objective < now.objective * (1 - 1e-9):
             new = space.division(labels)
             if new.objective < now.objective:
-                failed = 0 if new.objective < now.objective * (1 - NOISE) else failed
+                failed = 0 if new.objective < now.objective * (1 - noise) else failed
                 now = new
                 ends.clear()
         back = alike(labels, now.labels)
