@@ -45,11 +45,13 @@ def draw_rows(X, w, C, have, U, mass, stop):
     return C.shape[0]
 
 
-def redraw_some(X, w, C, most, U):
-    """Remove up to `most` random centres and draw about as many (one less to one more) anew."""
+def redraw_some(X, w, C, most, U, at_least=False):
+    """Remove up to `most` random centres and draw about as many (one less to one more) anew; with
+    `at_least` no fewer."""
     k, u = len(C), U.tolist()
     gone = int(u[0] * (min(most, k) + 1))
-    drawn = max(gone - 1 + int(u[1] * 3), 1 if gone == k or gone == 0 else 0)
+    drawn = gone + int(u[1] * 2) if at_least else gone - 1 + int(u[1] * 3)
+    drawn = max(drawn, 1 if gone == k or gone == 0 else 0)
     drawn = min(drawn, len(X) - (k - gone))
     index = list(range(k))
     for t in range(gone):  # the first of a shuffle go

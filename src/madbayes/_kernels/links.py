@@ -26,7 +26,7 @@ def link_tests(D, between, weights, limit, window, books):
     them are neighbours of each, at most.
     """
     order, reach = between.argsort(axis=1, kind="stable"), np.empty(len(between))
-    test_pairs(D, between, order, weights, limit, window, reach, *books)  # a tuple takes longer
+    link_pairs(D, between, order, weights, limit, window, reach, *books)  # a tuple takes longer
     return reach[1:]
 
 
@@ -53,7 +53,7 @@ def spanning_tree(length, parent, reach):
 
 
 @kernel
-def test_pairs(
+def link_pairs(
     D, between, order, weights, limit, window, reach, length, nearest, rows, starts, marks, room
 ):
     """`link_tests`, into `reach`; order[a] are the centres from the nearest to a on.

@@ -42,20 +42,31 @@ def pairs_with_themselves(X, C):
 
 def lloyd(X, w, C, passes):
     """At most so many passes; clusters without rows are dropped. Labels, centres, squared error."""
-    C, most = C.copy(), len(X) + len(C)
+    return lloyd_by_columns(np.ascontiguousarray(X.T), w, C, passes)[:3]
+
+
+def lloyd_by_columns(columns, w, C, passes, gain=-np.inf, limit=np.inf, hope=1.0):
+    """`lloyd` of rows given by their columns; returns the number of passes too.
+
+    It ends when a pass gains less than a share `gain` of the error, or less than what the error is
+    above `limit`, over `hope`.
+    """
+    n, C = columns.shape[1], C.copy()
+    most = n + len(C)
     z, at, line, best = (
-        np.empty(len(X), np.int64),
+        np.empty(n, np.int64),
         np.empty(most, np.int64),
         np.empty(most),
-        np.empty(len(X)),
+        np.empty(n),
     )
-    k, sse = follow(np.ascontiguousarray(X.T), w, C, z, at, line, best, passes)
-    return z, C[:k], sse
+    k, sse, turn = follow(columns, w, C, z, at, line, best, passes, gain, limit, hope)
+    return z, C[:k], sse, turn
 
 
 @kernel
-def follow(columns, w, C, z, at, line, best, passes):
-    """`lloyd`: labels in z, centres in the first rows of C. Returns their number and the error.
+def follow(columns, w, C, z, at, line, best, passes, gain, limit, hope):
+    """`lloyd_by_columns`: labels in z, centres in the first rows of C. Returns their number, the
+    error and the passes.
 
     `at` is room for the nearest centre of each row, then for the new number of each cluster; `line`
     for how far rows are from one centre, then for the weight of each cluster; `best` for how far
@@ -63,7 +74,7 @@ def follow(columns, w, C, z, at, line, best, passes):
     hence the locals.
     """
     d, n = columns.shape
-    k, turn = C.shape[0], 0
+    k, turn, before = C.shape[0], 0, np.inf
     while True:
         for c in range(k):
             for j in range(d):
@@ -81,8 +92,10 @@ def follow(columns, w, C, z, at, line, best, passes):
             moved += turn == 0 or z[i] != c
             z[i] = c
             sse += w[i] * best[i]
-        if moved == 0 or turn == passes:
-            return k, sse
+        gained = before - sse
+        if moved == 0 or turn == passes or gained < gain * sse or gained * hope < sse - limit:
+            return k, sse, turn
+        before = sse
         turn += 1
         for c in range(k):
             line[c] = 0.0

@@ -4,6 +4,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+ALIKE = 0.01  # of the rows are elsewhere
+
 
 @dataclass(frozen=True)
 class Division:
@@ -33,6 +35,13 @@ def without_gaps(labels: np.ndarray) -> tuple[np.ndarray, int]:
     used = np.bincount(labels, minlength=top) > 0
     new = np.cumsum(used) - 1
     return new[labels], int(new[-1]) + 1
+
+
+def alike(labels: np.ndarray, known: np.ndarray) -> bool:
+    """Whether two divisions lead to the same: hardly a row is elsewhere, whatever the numbers."""
+    k = int(known.max()) + 1
+    both = np.bincount(labels * k + known, minlength=(int(labels.max()) + 1) * k)
+    return bool(both.reshape(-1, k).max(axis=1).sum() >= (1 - ALIKE) * len(labels))
 
 
 class Slots:

@@ -54,6 +54,7 @@ class Space(Protocol):
     crosses: bool  # has what `pool.py` asks for: sow, cross, glide
     neighbours: int  # clusters in a neighbourhood; 0: neighbourhoods are not renewed
     passes: float  # of all rows over all centres, that the renewal may cost
+    counts: bool  # `relax` says how many it took
     redraw_any: bool  # now and then re-draw any number of centres
     tries: int  # starts that are descended from
     exact_parts: bool  # if not, every cluster is halved, and `merge` decides
@@ -76,10 +77,14 @@ class Space(Protocol):
     def redraw(self, centers: np.ndarray, most: int, rng: np.random.RandomState) -> np.ndarray:
         """4. The centres with up to `most` of them removed, and about as many drawn anew."""
 
-    def relax(self, centers: np.ndarray, limit: float = np.inf) -> tuple[np.ndarray, float]:
-        """Labels and objective after the quick moves, from the nearest of these centres.
+    def relax(
+        self, centers: np.ndarray, limit: float = np.inf, known: np.ndarray | None = None
+    ) -> tuple[np.ndarray, float, float]:
+        """Labels and objective after the quick moves, from the nearest of these centres, and how
+        many passes of all rows over one centre it took.
 
-        It may give up where there is little hope to come below `limit`."""
+        It may give up where there is little hope to come below `limit`, or where it comes back to
+        the division `known`."""
 
     def part(self, rows: np.ndarray, cap: int) -> "Space":
         """The space of some of the rows (ascending), with at most `cap` clusters."""
@@ -197,7 +202,7 @@ def split(space: Any, now: Division, rng: np.random.RandomState, run: Run) -> Di
             lowest = one.division(np.zeros(len(rows), np.int64)).objective
             lowest -= TOL * abs(lowest)
         for _ in range(SPLITS):
-            labels, objective = one.relax(one.draw(2, draws), lowest)
+            labels, objective, *_ = one.relax(one.draw(2, draws), lowest)
             if objective < lowest:
                 lowest, found = objective, labels
         return found

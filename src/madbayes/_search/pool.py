@@ -31,7 +31,6 @@ CROSSINGS = 10  # times the effort
 GLIDE = 3e-4  # Lloyd ends with a pass that gains less than this share of the error, over √effort
 SPREAD = 0.05  # clusters more or less than the parents have, as a share
 SAME = 1e-9  # divisions whose objectives differ by less than this share are taken for equal
-SMALL = 2**15  # values × clusters up to which the renewal of neighbourhoods alone is as good
 
 
 def combine(
@@ -44,7 +43,7 @@ def combine(
     """The lowest division of a pool after its crossings."""
     first = min(starts, key=lambda division: division.objective)
     size, crossings = max(2, round(SIZE * effort**0.5)), max(1, round(CROSSINGS * effort))
-    if not space.crosses or first.k == 1 or space.values * first.k <= SMALL:
+    if not space.crosses or first.k == 1:
         return first
     gain = GLIDE / effort**0.5
     stage = Stage("combining", size + crossings)

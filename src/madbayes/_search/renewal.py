@@ -10,27 +10,31 @@ row-centre distances times columns, not in seconds: the same data and seed give 
 Taillard 2003, "Heuristic methods for large centroid clustering problems".
 """
 
+from collections import Counter
 from typing import Any
 
 import numpy as np
 
 from madbayes._engine.progress import Stage
 from madbayes._engine.threads import Run
-from madbayes._search.division import Division, Slots
+from madbayes._search.division import Division, Slots, alike
 
 REDRAW = 2  # centres re-drawn at once, at most
 TRIALS = 4  # failures that settle a cluster of many; down to 1 for more …
 FEW_VALUES = 125_000  # … than so many values
 MANY = 20_000  # … or rows
-MIN_TRIALS = 40  # failures that settle a problem of few clusters
+MIN_TRIALS = 40  # failures that settle a problem of few clusters; where all end …
+SURE = 16  # … as others did, so many
 AT_ONCE = 8  # neighbourhoods that are solved at the same time
 LOOKS = 32  # clusters that are looked at to find them
 CROWDED = 4096  # rows above which neighbourhoods of clusters of …
 FEW_ROWS = 8  # … so few rows are left alone: it would take for ever and gain little
-CHEAP = 1e7  # a pass counts as this at least, about a hundredth of a second
+LEAST = 1.5e7  # what the renewal may cost beside passes of all rows, some hundredths of a second
+CHEAP = 1e7  # where passes are not counted, one is this at least
 PER_ROW = 6  # columns that cost as much as what a distance costs beside them
-SWEEPS = 30  # about so many passes over its rows are one trial
-TRIAL = 1e5  # what a trial costs beside them
+SWEEPS = 30  # and one trial is about so many
+NOISE = 1e-4  # a smaller gain, as a share of the objective, is kept but not waited for
+TRIAL = 2e5  # what a trial costs beside its passes
 
 
 def renew(
@@ -52,8 +56,7 @@ def renew(
     unsettled = set(range(k))
     trials = count_trials(space, k, effort)
     at_once = AT_ONCE if space.price.cap == space.n else 1  # they share the cap
-    few = max(1.0, space.neighbours / k)  # then a re-draw is a restart, and crossings help less
-    budget = effort * max(CHEAP * few**2, k * pass_cost(space)) * space.passes
+    budget = max_cost(space, k, effort)
     stage = Stage("searching", k)
     while unsettled and budget > 0:
         stage.at(k - len(unsettled), k)
@@ -96,6 +99,15 @@ def count_trials(space: Any, k: int, effort: float) -> int:
     return max(1, round(effort * max(each, enough // k if k > space.neighbours else enough)))
 
 
+def max_cost(space: Any, k: int, effort: float) -> float:
+    """What the renewal of k clusters may cost."""
+    passes = effort * space.passes * k * pass_cost(space)
+    if space.counts:
+        return passes + effort**2 * LEAST
+    few = max(1.0, space.neighbours / k)  # then a re-draw is a restart
+    return max(passes, effort * space.passes * CHEAP * few**2)
+
+
 def pass_cost(space: Any) -> float:
     """What it costs to compare all rows with one centre."""
     return float(space.values + PER_ROW * space.n)
@@ -124,18 +136,27 @@ def resolve(
     budget is used up.
 
     Every third time of any number of them, where the space asks for it: a few clusters of many
-    groups each hold each other fast. Returns the division and what it cost.
+    groups each hold each other fast. Fewer are enough if no end was seen only once: the share of
+    such ends is about the chance of a new one (Good 1953). A gain below NOISE is kept, but is no
+    reason to go on. Returns the division and what it cost.
     """
-    failed, cost = 0, 0.0
-    while failed < trials and cost < budget:
+    failed, cost, ends = 0, 0.0, Counter[float]()
+    # where passes are not counted the budget is large, and patience all that ends it
+    sure = max(SURE, trials * SURE // MIN_TRIALS) if space.counts else trials
+    noise = NOISE if space.counts else 0.0
+    while failed < trials and cost < budget and not (failed >= sure and min(ends.values()) > 1):
         most = now.k if space.redraw_any and failed % 3 == 0 else REDRAW
         centers = space.redraw(now.centers, most, rng)
         spare = space.price.penalty * max(0, len(centers) - now.k)  # a merge may save it
-        labels, objective = space.relax(centers, now.objective + spare)
+        labels, objective, passes = space.relax(centers, now.objective + spare, now.labels)
         failed += 1
-        cost += SWEEPS * now.k * pass_cost(space) + TRIAL
+        cost += (passes if space.counts else SWEEPS * now.k) * pass_cost(space) + TRIAL
         if objective < now.objective * (1 - 1e-9):
             new = space.division(labels)
             if new.objective < now.objective:
-                now, failed = new, 0
+                failed = 0 if new.objective < now.objective * (1 - noise) else failed
+                now = new
+                ends.clear()
+        back = alike(labels, now.labels)
+        ends[1.0 if back else round(objective / (abs(now.objective) or 1.0), 6)] += 1
     return now, cost

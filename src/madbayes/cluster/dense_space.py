@@ -23,15 +23,21 @@ from madbayes._engine.lloyd import lloyd_labels, lloyd_passes, nearest, nearest_
 from madbayes._engine.rows import Rows
 from madbayes._engine.threads import Run, patient
 from madbayes._kernels import draws, moves
+from madbayes._kernels.lloyd import lloyd_by_columns
 from madbayes._kernels.moves import TOL
 from madbayes._kernels.rows import squared_error
 from madbayes._kernels.ward import merge_below, ward_tree
 from madbayes._search.division import Division, without_gaps
 from madbayes._search.driver import SPLITS, Step
 from madbayes._search.price import Price
+from madbayes.cluster.approach import approach
 
 MOST_COLUMNS = 128  # whose scatter matrix costs less than to try splits
 SURE = 1e-6  # what rounding may do to its eigenvalues is less than this
+PLAIN = 2**24  # rows × centres × columns up to which plain passes are soonest
+PASSES, FIRST = 300, 3  # of Lloyd's, at most; and for small clusters
+SWEEPS, ALONE = 10, 30  # about so many passes are the exact moves after plain passes; without them
+SEEDS = 64  # small clusters to begin with
 SMALL = 1024  # so many rows are merged without over-segmenting
 MOST_SEEDS = 16_384  # more small clusters than these are found in boxes …
 BOX = 4096  # … of at most so many rows
@@ -49,7 +55,8 @@ class DenseSpace:
 
     crosses = True
     neighbours = 12
-    passes = 10.0
+    passes = 22.5
+    counts = True
     redraw_any = True
     tries = 1
     exact_parts = True
@@ -74,6 +81,8 @@ class DenseSpace:
         return Division(z, C, W, J)
 
     def settle(self, centers: np.ndarray) -> Division:
+        if self.plain(len(centers)):
+            return self.division(self._lloyd(centers, 0))
         return self.division(nearest(self.X, centers, self.run, frame=self.frame))
 
     def part(self, rows: np.ndarray, cap: int) -> "DenseSpace":
@@ -93,12 +102,32 @@ class DenseSpace:
         return draw(self.X, self.w, count, rng)
 
     def redraw(self, centers: np.ndarray, most: int, rng: np.random.RandomState) -> np.ndarray:
-        return draws.redraw_some(self.X, self.w, centers, most, rng.random_sample(3 + 2 * most))
+        at_cap = self.price.penalty == 0  # as many clusters as are allowed, always
+        U = rng.random_sample(3 + 2 * most)
+        return draws.redraw_some(self.X, self.w, centers, most, U, at_cap)
 
-    def relax(self, centers: np.ndarray, limit: float = np.inf) -> tuple[np.ndarray, float]:
+    def relax(
+        self, centers: np.ndarray, limit: float = np.inf, known: np.ndarray | None = None
+    ) -> tuple[np.ndarray, float, float]:
+        """Plain passes, then exact moves where these may come below `limit`."""
         rule = self.price.penalty, self.price.cap, self.unit
+        passes, sweeps = 0.0, ALONE
+        if self.plain(len(centers)):
+            near = approach(self.columns, self.w, centers, self.price, limit, known)
+            if not near.hopeful:
+                return near.labels, near.objective, near.passes
+            centers, limit, passes, sweeps = near.centers, near.limit, near.passes, SWEEPS
         labels, _, J = patient(moves.relax, self.X, self.w, centers, *rule, limit)
-        return labels, J
+        return labels, J, passes + sweeps * len(centers)
+
+    def plain(self, k: int) -> bool:
+        """Whether Lloyd's passes that compare all rows with k centres are soonest."""
+        return not self.unit and self.values * k <= PLAIN
+
+    @cached_property
+    def columns(self) -> np.ndarray:
+        """The columns of X, for plain passes."""
+        return np.ascontiguousarray(self.X.T, dtype=np.float64)
 
     def whole(self) -> bool:
         return not self.unit and indivisible(self.X, self.w, self.price.penalty)
@@ -108,7 +137,9 @@ class DenseSpace:
     def first_centers(self, rng: np.random.RandomState) -> Iterator[np.ndarray]:
         """Ward's merges of many small clusters, until a merge costs more than the penalty."""
         cap, penalty = self.price.cap, self.price.penalty * (1 - TOL)
-        m = self.n if self.n <= SMALL else 256
+        m = 4 * cap if penalty == 0 else 0
+        m = max(m, SEEDS)
+        m = self.n if 4 * m > self.n and self.n <= SMALL else m
         k = self.n
         while m < self.n and m <= MOST_SEEDS:
             centers, seeds = self._merge_seeds(m, penalty, cap, rng)
@@ -126,12 +157,17 @@ class DenseSpace:
     ) -> tuple[np.ndarray, int]:
         """Centres of m small clusters after the merges below `penalty`, at most `cap`; and m, less
         where rows are equal."""
-        rows = self._sample_rows(4000 + 4 * m, rng)
-        X, w = self.X[rows], self.w[rows]
-        seeds = draw(X, w, m, rng)
-        labels = lloyd_labels(X, seeds, w, 3, self.run, self.unit)
-        small, weights, _ = moves.means(X, w, *without_gaps(labels), self.unit)
-        weights *= self.w.sum() / w.sum()
+        some: DenseSpace = self
+        if self.n > 4000 + 4 * m:
+            rows = self._sample_rows(4000 + 4 * m, rng)
+            some = replace(self, X=self.X[rows], w=self.w[rows])
+        seeds = some.draw(m, rng)
+        if some.plain(len(seeds)):
+            labels = some._lloyd(seeds, FIRST)
+        else:
+            labels = lloyd_labels(some.X, seeds, some.w, FIRST, self.run, self.unit)
+        small, weights, _ = moves.means(some.X, some.w, *without_gaps(labels), self.unit)
+        weights *= self.w.sum() / some.w.sum()
         group, k = patient(merge_below, small, weights, penalty, cap, self.unit)
         return moves.means(small, weights, group, k, self.unit)[0], len(seeds)
 
@@ -167,7 +203,7 @@ class DenseSpace:
 
     def glide(self, now: Division, gain: float) -> Division:
         """Lloyd's passes while one gains this share of the error."""
-        return self._lloyd(now, gain)
+        return self.division(self._lloyd(now.centers, PASSES, gain))
 
     # 3. Moves
 
@@ -183,13 +219,14 @@ class DenseSpace:
 
     def follow_lloyd(self, now: Division) -> Division:
         """Nearest centres and means, until nothing moves."""
-        return self._lloyd(now, 0.0)
+        return self.division(self._lloyd(now.centers, PASSES))
 
-    def _lloyd(self, now: Division, gain: float) -> Division:
-        labels, _, _ = lloyd_passes(
-            self.X, now.centers, self.w, 300, self.run, self.unit, self.frame, gain
-        )
-        return self.division(labels)
+    def _lloyd(self, centers: np.ndarray, passes: int, gain: float = 0.0) -> np.ndarray:
+        """Labels after at most so many passes, the last one that gains less than this share."""
+        if self.plain(len(centers)):
+            return lloyd_by_columns(self.columns, self.w, centers, passes, gain)[0]
+        how = self.run, self.unit, self.frame, gain
+        return lloyd_passes(self.X, centers, self.w, passes, *how)[0]
 
     def move_rows(self, now: Division) -> Division:
         """Hartigan's moves, of rows that are not much nearer to their own centre than to others."""

@@ -17,7 +17,7 @@ from madbayes.cluster.links import LEVEL, link_strengths, score
 
 SCORED_ROWS = 4_096  # rows of a half used to score k ≤ 64; 64 per cluster above
 CUT_ROWS = 6_000  # rows halved altogether, over the repeated cuts of a small sample
-FEW = 2**18  # rows × centres × columns up to which plain loops are soonest
+FEW = 2**24  # rows × centres × columns up to which plain loops are soonest
 
 Scores = dict[int, tuple[float, float]]  # of each k: score, confirmed share of links
 

@@ -43,6 +43,7 @@ class SparseSpace:
     crosses = True
     neighbours = 6  # a relaxation costs more here than among dense rows
     passes = 10.0
+    counts = False
     redraw_any = True
     tries = 1
     exact_parts = True
@@ -125,7 +126,9 @@ class SparseSpace:
             mass = np.minimum(mass, np.maximum(gap2, 0.0))
         return np.vstack([centers, self.X[seeds].toarray()])
 
-    def relax(self, centers: np.ndarray, limit: float = np.inf) -> tuple[np.ndarray, float]:
+    def relax(
+        self, centers: np.ndarray, limit: float = np.inf, known: np.ndarray | None = None
+    ) -> tuple[np.ndarray, float, float]:
         now = self.settle(centers)
         while True:
             before = now
@@ -135,7 +138,7 @@ class SparseSpace:
             if now.k > self.price.cap:
                 continue
             if not now.objective < before.objective * (1 - TOL):
-                return now.labels, now.objective
+                return now.labels, now.objective, 0.0
 
     def whole(self) -> bool:
         return False

@@ -50,6 +50,7 @@ class GroupedSpace:
     crosses = False
     neighbours = 8
     passes = 200.0  # more than where divisions can be crossed
+    counts = False
     redraw_any = False
     tries = 3
     exact_parts = True
@@ -89,9 +90,11 @@ class GroupedSpace:
         descent.settle(self.problem, z, k, self.run)
         return self.division(z)
 
-    def relax(self, centers: np.ndarray, limit: float = np.inf) -> tuple[np.ndarray, float]:
+    def relax(
+        self, centers: np.ndarray, limit: float = np.inf, known: np.ndarray | None = None
+    ) -> tuple[np.ndarray, float, float]:
         z, k = descent.nearest(self.problem, centers)
-        return z, self.descend(z, k, limit)[1]
+        return z, self.descend(z, k, limit)[1], 0.0
 
     def descend(self, z: np.ndarray, k: int, limit: float = np.inf) -> tuple[int, float]:
         """All moves; a part, which is one item among many, as one piece of work."""
