@@ -35,6 +35,7 @@ from madbayes.cluster.approach import approach
 MOST_COLUMNS = 128  # whose scatter matrix costs less than to try splits
 SURE = 1e-6  # what rounding may do to its eigenvalues is less than this
 PLAIN = 2**24  # rows × centres × columns up to which plain passes are soonest
+TINY = 100  # rows: for so few exact moves decide, and cost nothing
 PASSES, FIRST = 300, 3  # of Lloyd's, at most; and for small clusters
 SWEEPS, ALONE = 10, 30  # about so many passes are the exact moves after plain passes; without them
 SEEDS = 64  # small clusters to begin with
@@ -112,7 +113,7 @@ class DenseSpace:
         """Plain passes, then exact moves where these may come below `limit`."""
         rule = self.price.penalty, self.price.cap, self.unit
         passes, sweeps = 0.0, ALONE
-        if self.plain(len(centers)):
+        if self.n > TINY and self.plain(len(centers)):
             near = approach(self.columns, self.w, centers, self.price, limit, known)
             if not near.hopeful:
                 return near.labels, near.objective, near.passes
