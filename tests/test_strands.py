@@ -8,6 +8,7 @@ from sklearn.metrics import adjusted_rand_score as ari
 
 from madbayes import NeighborCut
 from madbayes._kernels.strands import follow
+from madbayes.graph import arcs
 from madbayes.graph.strands import ACROSS, CONE, NEAR, SHIFTS, TRIES, agreed, strands, thinned
 
 
@@ -70,6 +71,57 @@ def test_lines_that_cross(seed):
         at_choice = model.path_.labels_at(model.evidence_.price)
         assert ari(at_choice, model.labels_) == 1.0
         assert model.predict(X[:50]).tolist() == model.labels_[:50].tolist()
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_rings_that_cross_several_times(seed):
+    r = np.random.default_rng(seed)
+    X = np.vstack([circle(600, r, x) for x in (0.0, 1.25, 2.5)])
+    assert ari(np.repeat([0, 1, 2], 600), curves_of(X)) > 0.85
+
+
+def test_lines_side_by_side_that_others_cross():
+    r = np.random.default_rng(4)
+    lines = [line(300, a, r, 0.03) for a in (0.0, 0.0, np.pi / 2, np.pi / 2)]
+    X = np.vstack(lines) + np.repeat([[0, -1], [0, 1], [-1, 0], [1, 0]], 300, axis=0)
+    assert ari(np.repeat(np.arange(4), 300), curves_of(X)) > 0.85
+
+
+@pytest.mark.parametrize("d", [2, 3])
+def test_an_end_goes_on_as_its_circle(d):
+    radius, t = 12.0, np.arange(12) / 12.0
+    point, tangent = np.zeros((12, d)), np.zeros((12, d))
+    point[:, :2] = radius * np.c_[np.cos(t), np.sin(t)]
+    tangent[:, :2] = np.c_[-np.sin(t), np.cos(t)] * (-1.0) ** np.arange(12)[:, None]  # either way
+    pairs = arcs.near_pairs(point, tangent)
+    arc = arcs.linked(pairs, tangent)
+    assert (arc == 0).all()
+    ends = arcs.open_ends(arc, pairs)
+    assert sorted(ends.anchor) == [0, 11]
+    out, bent = arcs.outlook(ends, point, tangent, arc, pairs, 8.0)
+    for anchor, leaves, curvature in zip(ends.anchor, out, bent, strict=True):
+        away = np.zeros(d)
+        away[:2] = np.c_[-np.sin(t), np.cos(t)][anchor] * (1 if anchor else -1)
+        assert leaves @ away > 0.9995
+        np.testing.assert_allclose(curvature, -point[anchor] / radius**2, atol=0.01)
+        ahead = point[anchor] + 6 * arcs.chord(leaves[None], curvature[None], 6.0)[0]
+        assert np.sqrt((ahead**2).sum()) == pytest.approx(radius, abs=0.3)
+
+
+def test_arcs_continue_straight_on_over_a_crossing():
+    along = np.r_[-8.0:-2.5:1, 3.0:8.5:1]
+    none = np.zeros_like(along)
+    point = np.vstack([np.c_[along, none], np.c_[none, along]])
+    tangent = np.repeat([[1.0, 0.0], [0.0, 1.0]], along.size, axis=0)
+    found = arcs.strands_of(point, tangent, cKDTree(point), bare=8.0)
+    assert found is not None
+    on_first = np.abs(found.point[:, 1]) < 0.01
+    centre = np.abs(found.point).max(axis=1) < 0.5
+    assert len(np.unique(found.label[on_first & ~centre])) == 1
+    assert len(np.unique(found.label[~on_first & ~centre])) == 1
+    assert len(found.point) > len(point)  # more on the bridges
+    assert found.ends.size == 4
+    assert found.free.all()
 
 
 def test_arms_of_spirals_that_neighbours_do_not_keep_apart():

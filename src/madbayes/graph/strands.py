@@ -11,18 +11,19 @@ the direction in which they run.
    many as a second cone: on a curve it does, in a cloud or at a crossing it does not.
 3. *Scales.* Of many `rho` those at which nearly as many rows as ever are at clear anchors. If never
    half of them are, the rows are no curves, and that is all: of clouds in two columns it is a
-   third at most, and in more columns less. 4 and 5 are done at each of these scales, from two
+   third at most, and in more columns less. 4 to 7 are done at each of these scales, from two
    thinnings each, and a division counts only if others confirm it: one wrong link joins two
    curves, but each time others.
-4. *Strands.* Each clear anchor looks for the best two ahead and behind, which lie in its direction,
-   have the direction that an arc from it would have there, and are near; two that found each other
-   are linked. Links pass over crossings, whose anchors are not clear. Connected anchors are a
-   strand.
-5. *Passing.* Strands whose contacts are away from the ends of both pass through each other, or
-   along each other: they are different curves. A contact at an end (a corner, a fork) joins
-   two strands, and so does a gap between two ends, unless they are joined to strands that pass each
-   other.
-6. *Rows* go to the strand of an anchor that they are near to, distances across counting four times.
+4. *Arcs* (`arcs.py`). Each clear anchor looks for the best two near it ahead and behind, which lie
+   in its direction and have the direction that a circle from it would have there; two that found
+   each other are linked. Crossings, whose anchors are not clear, end an arc.
+5. *Strands.* Each end goes on as the circle through the last anchors of its arc. Two ends whose
+   circles meet continue each other, the best pairs first; an end has one continuation at most, and
+   over a long gap there have to be rows on the way. Longer arcs are then looked at again.
+6. *Curves.* Strands that pass through each other, or along each other, are different curves, if
+   that is away from their ends. A free end, one with no rows ahead, joins its strand to what it
+   touches: a corner or a fork.
+7. *Rows* go to the curve of an anchor that they are near to, distances across counting four times.
 
 docs/adr/0016 tells what was tried.
 """
@@ -30,13 +31,12 @@ docs/adr/0016 tells what was tried.
 from typing import NamedTuple
 
 import numpy as np
-import scipy.sparse as sp
-from scipy.sparse.csgraph import connected_components
 from scipy.spatial import cKDTree
 from sklearn.metrics import adjusted_rand_score
 
 from madbayes._engine.progress import Stage
 from madbayes._kernels.strands import follow
+from madbayes.graph.arcs import TOUCH, Strands, strands_of
 
 COLUMNS = 10  # at most: directions of few rows in many columns say nothing
 FEWEST, MOST = 60, 3_000  # rows: fewer are no curve, of more a sample is looked at
@@ -49,10 +49,9 @@ CURVES, NEARLY = 0.5, 0.8  # step 3: share of the rows, and of the largest share
 AGREE = 0.75  # adjusted Rand index of two divisions that confirm each other
 TRIED = 8  # scales, from the finest
 VOTES, SHARED = 3, 0.25  # so many divisions, and such a share of all tries, have to agree
-FAR, TURN, BEND, STIFF, BEST = 8.0, 0.25, 0.1, 15.0, 2  # step 4
-LONG = 3.0  # links (in rho): beyond, they may turn less
-SHORT, COVER = 0.04, 0.7  # strands of so few anchors are left out; all others hold so many
-END = 3.0  # step 5: so near (in rho) to an end
+CHANCE = 3.0  # step 5: gaps without rows that chance leaves, n rows at random places
+END, MEET, ALONG = 3.0, 3.0, 0.75  # step 6, in rho: at an end, that meets; parallel
+STIFF = 15.0  # step 7: distances across count so much more, squared
 LOOKED = 8  # nearest anchors of an anchor, and of a row
 
 
@@ -62,6 +61,13 @@ class Anchors(NamedTuple):
     tangent: np.ndarray
     clear: np.ndarray
     share: float  # of the rows that are nearest to a clear one
+    rows: int
+
+
+class Curves(NamedTuple):
+    point: np.ndarray
+    tangent: np.ndarray
+    label: np.ndarray
 
 
 def untangled(X: np.ndarray, labels: np.ndarray, rng: np.random.RandomState) -> np.ndarray:
@@ -105,22 +111,22 @@ def strands(X: np.ndarray, rng: np.random.RandomState) -> np.ndarray | None:
     scales = [each for each in scales if each.share >= enough][:TRIED]
     backwards = np.ascontiguousarray(rows[::-1])
     scales += [each for scale in scales if (each := anchors(backwards, scale.rho)) is not None]
-    found = [(scale, curve) for scale in scales if (curve := curves(scale)) is not None]
-    best = agreed([nearest_strand(rows, *each) for each in found], max(VOTES, SHARED * len(scales)))
+    found = [curve for scale in scales if (curve := at_scale(scale)) is not None]
+    best = agreed([nearest_curve(rows, each) for each in found], max(VOTES, SHARED * len(scales)))
     if best is None:
         return None
-    label = nearest_strand(np.asarray(X, dtype=np.float64) - middle, *found[best])
+    label = nearest_curve(np.asarray(X, dtype=np.float64) - middle, found[best])
     return np.unique(label, return_inverse=True)[1]
 
 
 def agreed(found: list[np.ndarray], votes: float) -> int | None:
     """3. The place of the division that most others (and itself, at least `votes`) confirm, then
-    with most curves, then most like them; None if none is confirmed."""
+    most like them, then with most curves; None if none is confirmed."""
     best, most = None, (0.0, 0.0, 0.0)
     for place, one in enumerate(found):
         alike = np.array([adjusted_rand_score(one, other) for other in found])
         same = alike[alike >= AGREE]
-        value = (float(same.size), float(one.max()), float(same.mean()))
+        value = (float(same.size), float(same.mean()), float(one.max()))
         if same.size >= votes and value > most:
             best, most = place, value
     return best
@@ -161,94 +167,57 @@ def anchors(rows: np.ndarray, rho: float) -> Anchors | None:
     kept = thinned(point, 0.7 * rho, cKDTree(point))
     clear = ((first >= CLEAR) & (second < TWICE * first))[kept]
     own = cKDTree(point[kept]).query(rows)[1]
-    return Anchors(rho, point[kept], tangent[kept], clear, float(clear[own].mean()))
+    return Anchors(rho, point[kept], tangent[kept], clear, float(clear[own].mean()), len(rows))
 
 
-def curves(scale: Anchors) -> np.ndarray | None:
-    """4 and 5: the curve of each anchor, -1 of those left out; None if there is only one."""
-    seen = np.flatnonzero(scale.clear)
-    point, tangent = scale.point[seen], scale.tangent[seen]
-    m = len(seen)
-    tree = cKDTree(point)
-    pairs = tree.query_pairs(FAR * scale.rho, output_type="ndarray")
-    i, j = np.r_[pairs[:, 0], pairs[:, 1]], np.r_[pairs[:, 1], pairs[:, 0]]
-    u = point[j] - point[i]
-    squared = np.maximum((u**2).sum(axis=1), np.finfo(float).tiny)
-    along = np.einsum("pd,pd->p", u, tangent[i])
-    strand = linked_ahead(i, j, u, squared, along, tangent, scale.rho)
-    size = np.bincount(strand)
-    long = size >= max(4, SHORT * m)
-    if long.sum() < 2 or size[long].sum() < COVER * m:
+def at_scale(scale: Anchors) -> Curves | None:
+    """4 to 6; None if there is only one curve."""
+    point = scale.point / scale.rho
+    bare = CHANCE * np.log(scale.rows) * len(point) / scale.rows
+    strands = strands_of(point[scale.clear], scale.tangent[scale.clear], cKDTree(point), bare)
+    group = None if strands is None else grouped(strands)
+    if strands is None or group is None:
         return None
-    kept = long[strand]
-    strand = np.where(kept, np.cumsum(long)[strand] - 1, -1)
-    # 5. Ends: nobody of the strand ahead, or nobody behind
-    same = (strand[i] == strand[j]) & kept[i]
-    ahead = same & (along**2 > 0.5 * squared)
-    both = np.isin(np.arange(m), i[ahead & (along > 0)]) & np.isin(
-        np.arange(m), i[ahead & (along < 0)]
-    )
-    at_end = ~both
-    at_end[i[same & (squared < (END * scale.rho) ** 2) & ~both[j]]] = True
-    group = grouped(point, strand, ~both, at_end)
-    if group is None:
-        return None
-    label = np.full(len(scale.point), -1)
-    label[seen] = np.where(kept, group[strand], -1)
-    return label
+    label = np.where(strands.label >= 0, group[strands.label], -1)
+    used = label >= 0
+    return Curves(strands.point[used] * scale.rho, strands.tangent[used], label[used])
 
 
-def linked_ahead(
-    i: np.ndarray,
-    j: np.ndarray,
-    u: np.ndarray,
-    squared: np.ndarray,
-    along: np.ndarray,
-    tangent: np.ndarray,
-    rho: float,
-) -> np.ndarray:
-    """4. The strand of each anchor. An arc through i in its direction arrives at j in the direction
-    of i mirrored at the line between them."""
-    m = len(tangent)
-    turn = 1 - along**2 / squared
-    turned = 1 - np.einsum("pd,pd->p", u, tangent[j]) ** 2 / squared
-    mirrored = 2 * (along / squared)[:, None] * u - tangent[i]
-    bend = 1 - np.einsum("pd,pd->p", mirrored, tangent[j]) ** 2
-    most = TURN * np.minimum(1, LONG * rho / np.sqrt(squared))
-    possible = np.flatnonzero((turn < most) & (turned < most) & (bend < BEND))
-    cost = squared * (1 + STIFF * (turn + turned + bend))
-    side = i * 2 + (along > 0)
-    order = possible[np.lexsort((j[possible], cost[possible], side[possible]))]
-    first = np.r_[True, side[order][1:] != side[order][:-1]]
-    place = np.arange(order.size) - np.flatnonzero(first)[np.cumsum(first) - 1]
-    best = order[place < BEST]
-    asked = sp.csr_array((np.ones(best.size), (i[best], j[best])), (m, m))
-    return connected_components(asked.multiply(asked.T), directed=False)[1]
-
-
-def grouped(
-    point: np.ndarray, strand: np.ndarray, end: np.ndarray, at_end: np.ndarray
-) -> np.ndarray | None:
-    """5. Strands that meet at an end are joined: the curve of each strand, -1 of those that pass
-    nobody; None if less than two are left."""
+def grouped(strands: Strands) -> np.ndarray | None:
+    """6. The curve of each strand, -1 of those that pass nobody; None if less than two are left."""
+    point, tangent, strand, ends, free = strands
     k = int(strand.max()) + 1
+    at_end, at_free = np.zeros(len(point), bool), np.zeros(len(point), bool)
+    if ends.size:
+        near = cKDTree(point[ends]).sparse_distance_matrix(
+            cKDTree(point), END, output_type="ndarray"
+        )
+        own = strand[ends[near["i"]]] == strand[near["j"]]
+        at_end[near["j"][own]] = True
+        at_free[near["j"][own & free[near["i"]]]] = True
     kept = np.flatnonzero(strand >= 0)
-    near = cKDTree(point[kept]).query(point[kept], min(LOOKED + 1, kept.size))[1][:, 1:]
-    a, b = np.repeat(kept, near.shape[1]), kept[near.ravel()]
+    nearest = cKDTree(point[kept]).query(point[kept], min(LOOKED + 1, kept.size))[1][:, 1:]
+    a, b = np.repeat(kept, nearest.shape[1]), kept[nearest.ravel()]
     meeting = strand[a] != strand[b]
     a, b = a[meeting], b[meeting]
-    contacts, passing = np.zeros((k, k)), np.zeros((k, k))
-    np.add.at(contacts, (strand[a], strand[b]), 1.0)
-    np.add.at(passing, (strand[a], strand[b]), 1.0 * ~(at_end[a] | at_end[b]))
-    contacts, passing = contacts + contacts.T, passing + passing.T
-    different = (contacts > 0) & (passing >= contacts / 2)
-    joins = (contacts > 0) & ~different
-    ends = np.flatnonzero(end & (strand >= 0))
-    for e in ends:  # over a gap, to the nearest end
-        others = ends[(strand[ends] != strand[e]) & ~different[strand[e], strand[ends]]]
-        if others.size:
-            nearest = others[((point[others] - point[e]) ** 2).sum(axis=1).argmin()]
-            joins[strand[e], strand[nearest]] = joins[strand[nearest], strand[e]] = True
+    for alone in np.setdiff1d(np.arange(k), strand[np.r_[a, b]]):  # it may run along another
+        one, rest = np.flatnonzero(strand == alone), kept[strand[kept] != alone]
+        a = np.r_[a, one]
+        b = np.r_[b, rest[cKDTree(point[rest]).query(point[one])[1]]]
+    apart = ((point[a] - point[b]) ** 2).sum(axis=1)
+    beside = (apart < TOUCH**2) & (np.einsum("pd,pd->p", tangent[a], tangent[b]) ** 2 > ALONG)
+    inside = ~(at_end[a] | at_end[b] | beside)
+
+    def count(which: np.ndarray) -> np.ndarray:
+        number = np.zeros((k, k))
+        np.add.at(number, (strand[a], strand[b]), 1.0 * which)
+        return number + number.T
+
+    contacts = count(apart >= 0)
+    different = (contacts > 0) & (count(inside) >= contacts / 2)
+    different |= count(inside & (apart < TOUCH**2)) > 0
+    met = (apart < MEET**2) & (at_free[a] | at_free[b])
+    joins = (count(met | (beside & (at_end[a] | at_end[b]))) > 0) & ~different
     group = np.arange(k)
     p, q = np.nonzero(np.triu(joins))
     for pair in np.lexsort((q, p, -contacts[p, q])):
@@ -263,12 +232,11 @@ def grouped(
     return new - (found[0] < 0)
 
 
-def nearest_strand(X: np.ndarray, scale: Anchors, label: np.ndarray) -> np.ndarray:
-    """6. The curve of each row."""
-    used = np.flatnonzero(label >= 0)
-    point, tangent = scale.point[used], scale.tangent[used]
-    place = cKDTree(point).query(X, np.arange(1, min(LOOKED, used.size) + 1))[1]
-    u = X[:, None, :] - point[place]
-    along = np.einsum("npd,npd->np", u, tangent[place])
+def nearest_curve(X: np.ndarray, curve: Curves) -> np.ndarray:
+    """7. The curve of each row."""
+    looked = np.arange(1, min(LOOKED, len(curve.label)) + 1)
+    place = cKDTree(curve.point).query(X, looked)[1]
+    u = X[:, None, :] - curve.point[place]
+    along = np.einsum("npd,npd->np", u, curve.tangent[place])
     apart = (1 + STIFF) * (u**2).sum(axis=2) - STIFF * along**2
-    return label[used][np.take_along_axis(place, apart.argmin(axis=1)[:, None], 1)[:, 0]]
+    return curve.label[np.take_along_axis(place, apart.argmin(axis=1)[:, None], 1)[:, 0]]
