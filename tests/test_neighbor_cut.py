@@ -23,6 +23,7 @@ from madbayes.graph.valleys import Joined, depth, staircase, vote
 
 @parametrize_with_checks([NeighborCut(), NeighborCut(5, metric="cosine", resolution=0.4)])
 def test_scikit_learn_conventions(estimator, check):
+    """Each check of scikit-learn raises where its convention is broken."""
     check(estimator)
 
 

@@ -52,7 +52,7 @@ def fitted(name):
     return model.fit(X, groups=GROUPS) if "HDP" in name else model.fit(X)
 
 
-def same(a, b):
+def assert_same(a, b):
     """Equal to the bit, of the same type, however deep."""
     assert type(a) is type(b)
     if isinstance(a, np.ndarray):
@@ -62,19 +62,19 @@ def same(a, b):
         else:
             np.testing.assert_array_equal(a, b)
     elif sp.issparse(a):
-        same(a.toarray(), b.toarray())
+        assert_same(a.toarray(), b.toarray())
     elif isinstance(a, dict):
         assert list(a) == list(b)
         for key in a:
-            same(a[key], b[key])
+            assert_same(a[key], b[key])
     elif isinstance(a, (list, tuple)):
         assert len(a) == len(b)
         for x, y in zip(a, b, strict=True):
-            same(x, y)
+            assert_same(x, y)
     elif hasattr(a, "__dict__") and type(a).__module__.startswith("madbayes"):
-        same(vars(a), vars(b))
+        assert_same(vars(a), vars(b))
     elif isinstance(a, cKDTree):
-        same(a.data, b.data)
+        assert_same(a.data, b.data)
     elif not isinstance(a, np.random.RandomState):
         assert a == b or (a != a and b != b)
 
@@ -85,10 +85,10 @@ def test_every_estimator_comes_back_to_the_bit(name, tmp_path):
     model.save(tmp_path / "model.npz")
     back = madbayes.load(tmp_path / "model.npz")
     assert type(back) is type(model)
-    same(vars(model), vars(back))
+    assert_same(vars(model), vars(back))
     for method in ("predict", "transform", "score", "novelty_score"):
         if hasattr(model, method) and name != "GraphCut":
-            same(getattr(model, method)(X_NEW), getattr(back, method)(X_NEW))
+            assert_same(getattr(model, method)(X_NEW), getattr(back, method)(X_NEW))
     assert clone(back).get_params() == clone(model).get_params()
     back.save(tmp_path / "again.npz")
     assert (tmp_path / "again.npz").read_bytes() == (tmp_path / "model.npz").read_bytes()
@@ -98,7 +98,7 @@ def test_a_stream_goes_on_where_it_stopped(tmp_path):
     stream = madbayes.OnlineDPMeans(penalty=40.0).partial_fit(X[:30])
     stream.save(tmp_path / "m.npz")
     again = madbayes.load(tmp_path / "m.npz").partial_fit(X[30:])
-    same(again.cluster_centers_, stream.partial_fit(X[30:]).cluster_centers_)
+    assert_same(again.cluster_centers_, stream.partial_fit(X[30:]).cluster_centers_)
 
 
 def test_names_parameters_and_odd_values_are_kept(tmp_path):
@@ -108,9 +108,9 @@ def test_names_parameters_and_odd_values_are_kept(tmp_path):
     model.note_ = {"nan": float("nan"), ("a", 1): [np.float32(2), None, -np.inf]}
     model.save(tmp_path / "m.npz")
     back = madbayes.load(tmp_path / "m.npz")
-    same(back.feature_names_in_, model.feature_names_in_)
-    same(back.note_, model.note_)
-    same(back.init, model.init)
+    assert_same(back.feature_names_in_, model.feature_names_in_)
+    assert_same(back.note_, model.note_)
+    assert_same(back.init, model.init)
     assert back.random_state.randint(1 << 30) == model.random_state.randint(1 << 30)
     with np.load(tmp_path / "m.npz", allow_pickle=False) as file:  # anyone can look inside
         header = json.loads(str(file["header"]))
@@ -143,7 +143,7 @@ def saved(tmp_path):
     return path
 
 
-def refused(path, match, **options):
+def assert_refused(path, match, **options):
     with pytest.raises(ValueError, match=match) as caught:
         madbayes.load(path, **options)
     assert "\n" not in str(caught.value) and str(path) in str(caught.value)
@@ -153,12 +153,12 @@ def test_a_file_that_changed_anywhere_is_refused(saved):
     whole = saved.read_bytes()
     for at in [*range(0, len(whole), 37), len(whole) - 1]:
         saved.write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
-        refused(saved, "madbayes model|changed|damaged")
+        assert_refused(saved, "madbayes model|changed|damaged")
     for at in range(1, len(whole), 41):
         saved.write_bytes(whole[:at])
-        refused(saved, "madbayes model|cut short|changed|damaged")
+        assert_refused(saved, "madbayes model|cut short|changed|damaged")
     saved.write_bytes(whole + b"more")
-    refused(saved, "madbayes model|cut short|changed|damaged")
+    assert_refused(saved, "madbayes model|cut short|changed|damaged")
 
 
 class Harm:
@@ -169,16 +169,16 @@ class Harm:
 def test_foreign_files_are_refused(tmp_path, capsys):
     path = tmp_path / "m.npz"
     path.write_bytes(b"")
-    refused(path, "not a madbayes model")
+    assert_refused(path, "not a madbayes model")
     path.write_text("a,b\n1,2\n")
-    refused(path, "not a madbayes model")
+    assert_refused(path, "not a madbayes model")
     for protocol in (0, 2, 4, 5):
         path.write_bytes(pickle.dumps(Harm(), protocol=protocol))
-        refused(path, "is a pickle|not a madbayes model")
+        assert_refused(path, "is a pickle|not a madbayes model")
     np.savez(path, x=np.arange(3))
-    refused(path, "no madbayes model")
+    assert_refused(path, "no madbayes model")
     np.savez(path, header=np.array([Harm()], dtype=object))
-    refused(path, "no madbayes model")
+    assert_refused(path, "no madbayes model")
     assert capsys.readouterr().out == ""
     with pytest.raises(FileNotFoundError):
         madbayes.load(tmp_path / "absent.npz")
@@ -214,25 +214,25 @@ def test_forged_files_are_refused(saved, tmp_path, capsys):
     path = tmp_path / "forged.npz"
     forged(path, with_header())
     assert isinstance(madbayes.load(path), madbayes.KMeans)
-    refused(path, "more than max_bytes=100", max_bytes=100)
+    assert_refused(path, "more than max_bytes=100", max_bytes=100)
     forged(path, with_header(version=99, versions={"madbayes": "9.0"}))
-    refused(path, "saved by madbayes 9.0 in format 99.*Update")
+    assert_refused(path, "saved by madbayes 9.0 in format 99.*Update")
     forged(path, with_header(format="something"))
-    refused(path, "header says something else")
+    assert_refused(path, "header says something else")
     forged(path, with_header(model={"$": "part", "class": "Popen", "module": "subprocess"}))
-    refused(path, "does not have|cannot be read")
+    assert_refused(path, "does not have|cannot be read")
     forged(path, with_header(model={"$": "part", "class": "Path", "module": "cli", "state": {}}))
-    refused(path, "does not have")
+    assert_refused(path, "does not have")
     forged(path, with_header(model={"$": "surprise"}))
-    refused(path, "cannot be read")
+    assert_refused(path, "cannot be read")
     forged(path, with_header(), zipfile.ZIP_DEFLATED)  # what is packed may be huge when unpacked
-    refused(path, "not laid out")
+    assert_refused(path, "not laid out")
     huge = as_npy(np.zeros(1), tmp_path).replace(b"(1,)", b"(9" + b"9" * 11 + b",)")
     forged(path, [*with_header()[:1], ("a0.npy", huge)])
-    refused(path, "which cannot be")
+    assert_refused(path, "which cannot be")
     objects = as_npy(np.array([Harm()], dtype=object), tmp_path, allow_pickle=True)
     forged(path, [*with_header()[:1], ("a0.npy", objects)])
-    refused(path, "which cannot be")
+    assert_refused(path, "which cannot be")
     assert capsys.readouterr().out == ""
 
 
@@ -256,12 +256,12 @@ def test_scaling_is_part_of_a_saved_model(tmp_path):
     columns = tuple(Column(name) for name in "abcd")
     Prepared(model, columns, mean, scale).save(tmp_path / "m.npz")
     back = madbayes.load(tmp_path / "m.npz")
-    same(back.predict(X), model.labels_)
+    assert_same(back.predict(X), model.labels_)
     np.testing.assert_allclose(back.cluster_centers_, model.cluster_centers_ * scale + mean)
     assert back.n_clusters_ == model.n_clusters_
     pd = pytest.importorskip("pandas")
     frame = pd.DataFrame(X[:, ::-1], columns=list("dcba"))
-    same(back.predict(frame), model.labels_)
+    assert_same(back.predict(frame), model.labels_)
     with pytest.raises(ValueError, match=r"lacks the columns \['a'\]"):
         back.predict(frame.drop(columns="a"))
     with pytest.raises(ValueError, match="fitted on 4 columns"):
@@ -271,7 +271,7 @@ def test_scaling_is_part_of_a_saved_model(tmp_path):
 def test_a_pickle_of_another_version_warns(monkeypatch):
     model = madbayes.KMeans(2).fit(X)
     data = pickle.dumps(model)
-    same(pickle.loads(data).labels_, model.labels_)
+    assert_same(pickle.loads(data).labels_, model.labels_)
     monkeypatch.setattr(madbayes, "__version__", "99.0")
     with pytest.warns(InconsistentVersionWarning, match="KMeans"):
         pickle.loads(data)

@@ -9,6 +9,8 @@ import numpy as np
 
 from madbayes._kernels import kernel
 
+PLAIN = 2**24  # rows × centres × columns up to which these passes are soonest
+
 
 @kernel
 def fill_pairs(columns, C, D, line):

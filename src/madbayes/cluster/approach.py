@@ -22,7 +22,7 @@ from madbayes._kernels.ward import merge_below
 from madbayes._search.division import alike
 from madbayes._search.price import Price
 
-FIRST, PASSES = 3, 300  # before merges; at most
+FIRST, PASSES = 3, 300  # of Lloyd's: before merges of small clusters; at most
 GAINS = 1e-3, 1e-5  # passes that gain less, as a share of the error, are few and many
 HOPE = 30.0  # passes go on while one gains this part of what is missing
 REACH = 0.2  # exact moves gain up to about this share of the error, over the rows of a cluster

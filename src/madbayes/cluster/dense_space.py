@@ -23,20 +23,18 @@ from madbayes._engine.lloyd import lloyd_labels, lloyd_passes, nearest, nearest_
 from madbayes._engine.rows import Rows
 from madbayes._engine.threads import Run, patient
 from madbayes._kernels import draws, moves
-from madbayes._kernels.lloyd import lloyd_by_columns
+from madbayes._kernels.lloyd import PLAIN, lloyd_by_columns
 from madbayes._kernels.moves import TOL
 from madbayes._kernels.rows import squared_error
 from madbayes._kernels.ward import merge_below, ward_tree
 from madbayes._search.division import Division, without_gaps
 from madbayes._search.driver import SPLITS, Step
 from madbayes._search.price import Price
-from madbayes.cluster.approach import approach
+from madbayes.cluster.approach import FIRST, PASSES, approach
 
 MOST_COLUMNS = 128  # whose scatter matrix costs less than to try splits
 SURE = 1e-6  # what rounding may do to its eigenvalues is less than this
-PLAIN = 2**24  # rows × centres × columns up to which plain passes are soonest
 TINY = 100  # rows: for so few exact moves decide, and cost nothing
-PASSES, FIRST = 300, 3  # of Lloyd's, at most; and for small clusters
 SWEEPS, ALONE = 10, 30  # about so many passes are the exact moves after plain passes; without them
 SEEDS = 64  # small clusters to begin with
 SMALL = 1024  # so many rows are merged without over-segmenting

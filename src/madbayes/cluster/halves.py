@@ -9,7 +9,7 @@ from madbayes._engine.lloyd import lloyd_passes
 from madbayes._engine.progress import Stage
 from madbayes._engine.threads import Run, patient
 from madbayes._kernels.draws import draw_seeds
-from madbayes._kernels.lloyd import lloyd
+from madbayes._kernels.lloyd import PLAIN, lloyd
 from madbayes._kernels.moves import means
 from madbayes._kernels.ward import cut_tree, ward_tree
 from madbayes._search.staircase import plateau
@@ -17,7 +17,6 @@ from madbayes.cluster.links import LEVEL, link_strengths, score
 
 SCORED_ROWS = 4_096  # rows of a half used to score k ≤ 64; 64 per cluster above
 CUT_ROWS = 6_000  # rows halved altogether, over the repeated cuts of a small sample
-FEW = 2**24  # rows × centres × columns up to which plain loops are soonest
 
 Scores = dict[int, tuple[float, float]]  # of each k: score, confirmed share of links
 
@@ -26,7 +25,7 @@ def passes_over(
     X: np.ndarray, start: np.ndarray, weights: np.ndarray, passes: int
 ) -> tuple[np.ndarray, np.ndarray, float]:
     """Lloyd: labels, centres, squared error."""
-    if X.size * len(start) <= FEW:
+    if X.size * len(start) <= PLAIN:
         return lloyd(X, weights, start, passes)
     return lloyd_passes(X, start, weights, passes)
 

@@ -99,17 +99,18 @@ def strands(X: np.ndarray, rng: np.random.RandomState) -> np.ndarray | None:
     middle = rows.mean(axis=0)
     rows = rows - middle
     width = float(np.sqrt((rows**2).sum(axis=1).mean()))
-    rho = 0.7 * float(np.median(cKDTree(rows).query(rows, [3])[0]))
+    tree = cKDTree(rows)
+    rho = 0.7 * float(np.median(tree.query(rows, [3])[0]))
     scales = []
     while 0 < rho < width / 4:
-        scale = anchors(rows, rho)
+        scale = anchors(tree, rho)
         if scale is None:
             break
         scales.append(scale)
         rho *= FINER
     enough = max(CURVES, NEARLY * max((each.share for each in scales), default=0.0))
     scales = [each for each in scales if each.share >= enough][:TRIED]
-    backwards = np.ascontiguousarray(rows[::-1])
+    backwards = cKDTree(rows[::-1])
     scales += [each for scale in scales if (each := anchors(backwards, scale.rho)) is not None]
     found = [curve for scale in scales if (curve := at_scale(scale)) is not None]
     best = agreed([nearest_curve(rows, each) for each in found], max(VOTES, SHARED * len(scales)))
@@ -146,9 +147,9 @@ def thinned(points: np.ndarray, apart: float, tree: cKDTree) -> np.ndarray:
         pairs = pairs[~(kept | removed)[pairs].any(axis=1)]
 
 
-def anchors(rows: np.ndarray, rho: float) -> Anchors | None:
+def anchors(tree: cKDTree, rho: float) -> Anchors | None:
     """1 and 2, at one scale; None if there are too few."""
-    tree = cKDTree(rows)
+    rows = tree.data
     point = rows[thinned(rows, rho, tree)]
     if len(point) < ANCHORS:
         return None
@@ -213,7 +214,7 @@ def grouped(strands: Strands) -> np.ndarray | None:
         np.add.at(number, (strand[a], strand[b]), 1.0 * which)
         return number + number.T
 
-    contacts = count(apart >= 0)
+    contacts = count(np.ones(a.size))
     different = (contacts > 0) & (count(inside) >= contacts / 2)
     different |= count(inside & (apart < TOUCH**2)) > 0
     met = (apart < MEET**2) & (at_free[a] | at_free[b])
