@@ -4,13 +4,14 @@ python benchmarks/anytime.py [--quick]
 
 `KMeans(k, algorithm="search", effort=…)` and 50 single starts of scikit-learn, one after the other;
 one thread, CPU time, one process. Each effort is compared with the best of as many restarts as take
-as long (of one at least). Below 0 is lower; times are in restarts.
+as long (of one at least). Below 0 is lower; times are in restarts. Both are drawn against time in
+anytime.png beside this file.
 """
 
 import time
 
 import numpy as np
-from common import data_folder, main, mixture, say, seconds, stamp, table
+from common import HERE, data_folder, main, mixture, say, seconds, stamp, table
 from ellipses import read
 from threadpoolctl import threadpool_limits
 
@@ -38,12 +39,27 @@ def cpu(model, X):
     return time.process_time() - start, error
 
 
+def draw(curves):
+    """Squared error above the lowest seen against CPU seconds, one panel for each problem."""
+    import matplotlib.pyplot as plt
+
+    figure, axes = plt.subplots(2, 3, figsize=(12, 7), layout="constrained")
+    for axis, (title, spent, best, found) in zip(axes.flat, curves, strict=False):
+        times, errors = np.transpose(found)
+        lowest = min(best.min(), errors.min())
+        axis.step(spent, 100 * (best / lowest - 1), where="post", label="restarts of scikit-learn")
+        axis.plot(times, 100 * (errors / lowest - 1), "o-", label="search, effort .1 to 30")
+        axis.set(title=title, xscale="log", xlabel="CPU seconds", ylabel="above the lowest, %")
+    axes.flat[0].legend()
+    figure.savefig(HERE / "anytime.png", dpi=110)
+
+
 def measure(quick):
     from sklearn.cluster import KMeans as Peer
 
     from madbayes import KMeans
 
-    lines = []
+    lines, curves = [], []
     for name, X, k in problems(quick):
         KMeans(k, algorithm="search", random_state=0, n_jobs=1).fit(X[:1_000])  # compiles
         with threadpool_limits(1):
@@ -62,6 +78,9 @@ def measure(quick):
             cells.append(f"{error / there - 1:+.2%} at {t / one:.1f}")
         say(str(cells))
         lines.append(cells)
+        curves.append((f"{name}, {len(X):,}×{X.shape[1]}, k = {k}", spent, best, found))
+    if not quick:
+        draw(curves)
     head = ["data", "size", "k", "one restart", "best of 10", f"best of {RESTARTS}"]
     head += [f"effort {e:g}" for e in EFFORTS]
     return table(head, lines) + "\n\n" + stamp()

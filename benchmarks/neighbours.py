@@ -9,6 +9,7 @@ rows of length 1. And the exact search for neighbours against scikit-learn's and
 """
 
 import gzip
+from importlib.util import find_spec
 
 import numpy as np
 from common import data_folder, in_process, main, say, seconds, stamp, table, timed
@@ -17,12 +18,15 @@ CONTENDERS = {
     "cut": "madbayes `NeighborCut()`",
     "dp": "madbayes `DPMeans()`",
     "hdbscan": "scikit-learn `HDBSCAN()`",
+    "boruvka": "hdbscan `HDBSCAN()`",
     "leiden": "igraph Leiden, modularity",
     "louvain": "igraph Louvain, modularity",
     "spectral": "scikit-learn `SpectralClustering`, told the number",
 }
-SLOW = {"spectral": 5_000}  # rows above which one is left out
+SLOW = {"spectral": 5_000, "hdbscan": 50_000}  # rows above which one is left out
+NEEDS = {"boruvka": "hdbscan", "leiden": "igraph", "louvain": "igraph"}  # what may be missing
 LARGE = ("moons", "touching", "circles", "squares", "normal, 2 columns")
+HUGE = ("moons", "touching")
 TEXTS = DESCRIPTORS = 5_000  # rows
 
 
@@ -75,6 +79,10 @@ def contender(who, X, k, metric):
         from sklearn.cluster import HDBSCAN
 
         return lambda: HDBSCAN(copy=True).fit(X).labels_
+    if who == "boruvka":
+        from hdbscan import HDBSCAN as Boruvka
+
+        return lambda: Boruvka().fit(X).labels_
     if who == "spectral":
         from sklearn.cluster import SpectralClustering
 
@@ -147,11 +155,8 @@ def search_for_neighbours(who):
 
 
 def installed():
-    try:
-        import igraph  # noqa: F401
-    except ImportError:
-        return {who: name for who, name in CONTENDERS.items() if who not in ("leiden", "louvain")}
-    return CONTENDERS
+    missing = {who for who, package in NEEDS.items() if find_spec(package) is None}
+    return {who: name for who, name in CONTENDERS.items() if who not in missing}
 
 
 def mean(found, key):
@@ -159,8 +164,8 @@ def mean(found, key):
     return f"{np.mean(values):.3f}" if values else ""
 
 
-def compare(title, sets, contenders):
-    """Everybody on some sets, as a table; one process for each."""
+def compare(title, sets, contenders, seen):
+    """Everybody on some sets, as a table; one process for each. `seen` gets what they found."""
     rows, true = [], ""
     for who, name in contenders.items():
         if max(n for _, n in sets) > SLOW.get(who, np.inf):
@@ -168,6 +173,8 @@ def compare(title, sets, contenders):
         say(f"   {title}: {name}")
         found = in_process(__file__, {"sets": sets, "who": who})["found"]
         known = [one for one in found if one["true_k"]]
+        for (set_name, n), one in zip(sets, found, strict=True):
+            seen.setdefault((title, set_name, n), {})[who] = one
         true = " ".join(str(one["true_k"] or "unknown") for one in found)
         exact = f"{sum(one['k'] == one['true_k'] for one in known)} of {len(known)}"
         numbers = " ".join(f"{one['k']}" for one in found)
@@ -176,6 +183,23 @@ def compare(title, sets, contenders):
     columns = ["", "adjusted Rand", "adjusted MI", "exact number", "clusters found", "time"]
     names = ", ".join(name for name, _ in sets)
     return f"**{title}**: {names}\n(true numbers: {true})\n\n{table(columns, rows)}"
+
+
+def summary(contenders, seen):
+    """Mean rank by the adjusted Rand index, 1 the best, equals share; and exact numbers. Over the
+    sets with labels that everybody did; spectral clustering knows the number: it is not ranked."""
+    from scipy.stats import rankdata
+
+    ranked = [who for who in contenders if who != "spectral"]
+    sets = [x for x in seen.values() if all(who in x and x[who]["true_k"] for who in ranked)]
+    ranks = np.mean([rankdata([-round(x[who]["ari"], 3) for who in ranked]) for x in sets], axis=0)
+    rows = []
+    for who, rank in zip(ranked, ranks, strict=True):
+        exact = sum(x[who]["k"] == x[who]["true_k"] for x in sets)
+        ari = np.mean([x[who]["ari"] for x in sets])
+        rows.append([contenders[who], f"{rank:.2f}", f"{ari:.3f}", f"{exact} of {len(sets)}"])
+    head = ["", "mean rank", "mean adjusted Rand", "exact number"]
+    return f"**All sets with labels that everybody did**\n\n{table(head, rows)}"
 
 
 def neighbours_table():
@@ -198,6 +222,7 @@ def measure(quick):
     }
     if not quick:
         groups["20,000 rows"] = [(name, 20_000) for name in LARGE]
+        groups["200,000 rows"] = [(name, 200_000) for name in HUGE]
     groups["pictures of digits"] = [("digits", 0)]
     if data_folder() is not None and not quick:
         folder = data_folder() / "shapes_any"
@@ -205,8 +230,9 @@ def measure(quick):
         groups["shapes_any"] = [(name, 0) for name in names]
         groups[f"20 Newsgroups, {TEXTS:,} texts"] = [("texts", 0)]
         groups[f"SIFT, {DESCRIPTORS:,} descriptors"] = [("descriptors", 0)]
-    parts = [stamp(), *(compare(title, sets, contenders) for title, sets in groups.items())]
-    return "\n\n".join([*parts, neighbours_table()])
+    seen = {}
+    parts = [compare(title, sets, contenders, seen) for title, sets in groups.items()]
+    return "\n\n".join([stamp(), summary(contenders, seen), *parts, neighbours_table()])
 
 
 if __name__ == "__main__":
