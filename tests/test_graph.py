@@ -22,6 +22,8 @@ from sklearn.neighbors import kneighbors_graph
 from madbayes import GraphCut, cli, penalties
 from madbayes._kernels.graph import settle
 from madbayes.graph import search as graph_search
+from madbayes.graph.descent import Pieces, common
+from madbayes.graph.graph_cut import SHARED
 from madbayes.graph.input import check_graph, connected_part
 from madbayes.graph.kernel_cut import kernel_dp_means, least_sigma, objective, to_lambda
 from madbayes.graph.levels import Parts
@@ -260,7 +262,7 @@ def test_points_through_their_neighbours():
 
 
 def test_more_effort_never_hurts():
-    A = random_graph(60, 0.1, 0, weighted=True)
+    A = random_graph(60, 0.1, 3, weighted=True)
     once = GraphCut(0.5, random_state=0).fit(A).objective_history_
     twice = GraphCut(0.5, random_state=0, n_init=2).fit(A).objective_history_
     assert len(twice) == 2 * len(once) > 2
@@ -269,6 +271,46 @@ def test_more_effort_never_hurts():
     np.testing.assert_array_equal(
         GraphCut(0.5, random_state=0, effort=2.0).fit(A).objective_history_, twice
     )
+
+
+def test_what_divisions_have_in_common():
+    rng = np.random.default_rng(0)
+    for k in (1, 3, 40):
+        one, other = rng.integers(0, k, (2, 200)).astype(np.int32)
+        labels, first = common(one, other)
+        expected = np.unique(one * k + other, return_inverse=True)[1]
+        assert labels.tolist() == by_appearance(expected)
+        np.testing.assert_array_equal(labels[first], np.arange(first.size))
+        assert (np.diff(first) > 0).all()
+
+
+def test_pieces_move_where_nodes_cannot():
+    """Two clusters, one of which holds a clique of the other: it pays to move as a whole only."""
+    A, labels = ring_of_cliques(6, 6)
+    graph = connected_part(check_graph(A), "normalized")[0]
+    wrong = (labels > 3).astype(np.int32)  # 4 cliques and 2
+    now = measure(graph, wrong)
+    parts, pieces = Parts(graph, now.labels, now.cut, now.weight), Pieces(graph.n)
+    assert parts.move(0.05, 4)[0] == 0
+    pieces.before = [labels.astype(np.int32), wrong]
+    small = pieces.contracted(parts)
+    np.testing.assert_allclose(small.delta, now.cut)
+    assert pieces.move(parts, 0.05) > 0
+    after = measure(graph, parts.z)
+    assert after.objective(0.05) < now.objective(0.05)
+    np.testing.assert_allclose(after.weight, [graph.w.sum() / 2] * 2)
+
+
+def test_threads_change_nothing():
+    X = np.random.default_rng(0).random((2500, 2))  # no plateau is clear: several runs
+    A = kneighbors_graph(X, 8)
+    A = A.maximum(A.T)
+    assert A.nnz >= SHARED
+    one, two = (GraphCut(random_state=0, n_jobs=n).fit(A) for n in (1, 2))
+    assert len(one.objective_history_) > 1
+    np.testing.assert_array_equal(one.labels_, two.labels_)
+    np.testing.assert_array_equal(one.objective_history_, two.objective_history_)
+    np.testing.assert_array_equal(one.path_.objective, two.path_.objective)
 
 
 def test_moves_end_when_they_are_stopped():

@@ -150,6 +150,26 @@ def renumber(z, new):
 
 
 @kernel
+def common_parts(one, other, head, labels, first, after):
+    """Nodes with the same label in `one` and in `other` get one label; returns how many there are.
+
+    Labels are in the order of first appearance, and `first` is where each appears. `head`, full
+    of -1, is the last new label within each one of `one`, `after` the one before it.
+    """
+    k = 0
+    for i in range(one.size):
+        part = head[one[i]]
+        while part >= 0 and other[first[part]] != other[i]:
+            part = after[part]
+        if part < 0:
+            part = k
+            first[part], after[part], head[one[i]] = i, head[one[i]], part
+            k += 1
+        labels[i] = part
+    return k
+
+
+@kernel
 def reorder(indptr, indices, data, order, place, new_indptr, new_indices, new_data):
     """The same graph, its nodes in another order: node i comes to `place[i]`."""
     filled = 0

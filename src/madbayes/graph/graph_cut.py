@@ -25,6 +25,8 @@ from madbayes.graph.kernel_cut import Cut, kernel_dp_means, least_sigma, to_lamb
 from madbayes.graph.path import find_path
 from madbayes.graph.search import NOTHING, search
 
+SHARED = 20_000  # half-edges of a graph: in smaller ones threads wait for each other
+
 
 def check_resolution(resolution: Any) -> Any:
     """A positive finite number or "auto"."""
@@ -79,6 +81,9 @@ class GraphCut(SaveMixin, ClusterMixin, BaseEstimator):
         For "paper": passes at most.
     random_state : int, RandomState or None
         Seed for the order in which nodes are visited by "search".
+    n_jobs : int or None
+        Threads for the runs that find the resolution of graphs of some 10,000 to 100,000 edges;
+        None and -1 use all cores. The result is the same for any number.
 
     Attributes
     ----------
@@ -109,7 +114,7 @@ class GraphCut(SaveMixin, ClusterMixin, BaseEstimator):
     Notes
     -----
     A loop counts once in the degree of its node, as in D = diag(Ae). A cluster of "search" need not
-    be connected. The search is serial: the result does not depend on threads.
+    be connected. One run of the search is serial; the result does not depend on threads.
 
     Examples
     --------
@@ -137,6 +142,7 @@ class GraphCut(SaveMixin, ClusterMixin, BaseEstimator):
         effort: float = 1.0,
         max_iter: int = 300,
         random_state: Any = None,
+        n_jobs: int | None = None,
     ) -> None:
         self.resolution = resolution
         self.cut = cut
@@ -145,6 +151,7 @@ class GraphCut(SaveMixin, ClusterMixin, BaseEstimator):
         self.effort = effort
         self.max_iter = max_iter
         self.random_state = random_state
+        self.n_jobs = n_jobs
 
     def fit(self, X: Any, y: Any = None) -> Self:
         """Cluster the nodes of a graph.
@@ -166,19 +173,21 @@ class GraphCut(SaveMixin, ClusterMixin, BaseEstimator):
         max_iter = check_count("max_iter", self.max_iter)
         rng = check_random_state(self.random_state)
         graph, used = connected_part(A, self.cut)
-        start = path = None
+        starts: list[np.ndarray] = []
+        path = None
         forget(self)
-        with workers(1):
+        with workers(self.n_jobs, enough=graph.indices.size >= SHARED) as run:
             if resolution == "auto":
-                path = find_path(graph, used, A.shape[0], self.cut, rng, effort)
+                path, starts = find_path(graph, used, A.shape[0], self.cut, rng, run, effort)
                 resolution = path.best().resolution
-                start = path.labels_at(resolution)[used]
             if not used.size:
                 result = Cut(NOTHING, [0.0], 0, True)
             elif self.algorithm == "paper":
                 result = kernel_dp_means(graph, resolution, self.cut, max_iter=max_iter)
             else:
-                found, history = search(graph, resolution, rng, effort=n_init * effort, start=start)
+                found, history = search(
+                    graph, resolution, rng, effort=n_init * effort, starts=starts
+                )
                 result = Cut(found, history, len(history), found.settled)
         if not result.converged:
             way_out = (

@@ -1,20 +1,20 @@
 """The number of communities of a graph as a function of the resolution, and which one to take.
 
-1. *Anneal* (`search.py`): one division for each resolution θ, from fine to coarse,
-   until only the connected components are left; on small graphs several times, and what is found
-   at the same θ is combined, unless the plateau of the first time (3.) is beyond doubt.
-2. *Staircase.* Cut - θk is least on the lower convex hull of the (k, Cut) found: k is best for θ
+1. *Anneal* (`descent.py`): one division for each resolution θ, from fine to coarse, until only the
+   connected components are left; on small graphs several times, unless the plateau of the first
+   time (3.) is beyond doubt. What they found at the ends of the best plateau is combined.
+2. *Staircase.* Cut - θk is least on the lower convex hull of all (k, Cut) found: k is best for θ
    from Cut(k) - Cut(k-1) to Cut(k+1) - Cut(k).
 3. *Plateau.* A division that stays best over a wide range of θ stands out. Clusters count as many
    as they weigh, K = exp(entropy of their shares of all links), since a graph may shed any number
    of tiny ones; the score is √(K - K_components)·log(θ_high/θ_low). Neighbours on the staircase
-   with nearly the same K are one plateau. Where the next division on the staircase has not the
-   next number of clusters, the steps between were not seen: there one step of the ladder is
-   taken off.
+   with nearly the same K are one plateau, less the θ that an even staircase takes between them.
+   Where the next division has not the next number of clusters, the steps between were not seen:
+   one step of the ladder is taken off.
 4. *Chance.* The same for random graphs with the same degrees, several when the graph is small;
-   none where the score is beyond what any of them reaches, no more when nothing can stand out from
-   those seen, and one run of those that are far below. A plateau counts when its score is above all
-   of theirs, and not small.
+   none where the score is beyond what any of them reaches, no more when nothing can stand out, and
+   one run of those that are far below. A plateau counts when its score is above theirs, and not
+   small. Of several that count, the one is taken that is most in *excess* of an even staircase.
 5. *No plateau.* Many large graphs have communities within communities and no level stands out.
    Then the division with the highest modularity (Newman & Girvan 2004) is taken, if that is above
    what chance gives; otherwise the connected components.
@@ -22,8 +22,8 @@
 docs/adr/0011 tells what was measured.
 """
 
-from collections.abc import Sequence
 from dataclasses import replace
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -33,17 +33,16 @@ from sklearn.utils import check_random_state
 
 from madbayes._engine.checks import check_choice
 from madbayes._engine.progress import Stage
+from madbayes._engine.threads import Run, workers
 from madbayes._search.staircase import Choice, Staircase, in_words, plateau
+from madbayes.graph.descent import Division, anneal, effective_number, modularity
 from madbayes.graph.input import check_graph, connected_part, from_edges
-from madbayes.graph.levels import contracted
+from madbayes.graph.levels import LOOKS, contracted
 from madbayes.graph.search import (
-    LOOKS,
     LOWEST,
     NOTHING,
     TOP,
-    Division,
     Graph,
-    anneal,
     combine,
     measure,
     runs,
@@ -51,13 +50,15 @@ from madbayes.graph.search import (
 
 FINE, COARSE = 0.05, 0.1  # log θ from one step to the next, for small and for large graphs
 FINE_EDGES = 100_000  # half-edges of a small graph
-RUNS = 4
+RUNS = 3
 SAME = 1.05  # K within this factor is one plateau
 STANDS_OUT = 0.4  # the least score of a plateau
 CLEAR = 1.0  # a score that no random graph reaches
 DOUBTLESS = 2.0  # one that no other run would change
 BEYOND_CHANCE = 1.02  # modularity, against the highest of the random graphs
 FAR, NEAR = 0.5, 0.9  # of the graph's score and modularity: random graphs below are no rivals
+ABOVE = 1.5  # standard deviations above the mean: what the highest of nine is like
+FEW = 3  # random graphs, before their scores rule out a plateau
 RANDOM_EDGES = 50_000  # half-edges of all random graphs together
 RANDOM_GRAPHS = 9  # at most
 
@@ -92,7 +93,8 @@ def cut_path(A: Any, *, cut: str = "normalized", random_state: Any = None) -> St
     check_choice("cut", cut, "normalized", "ratio")
     rng = check_random_state(random_state)
     graph, used = connected_part(A, cut)
-    return find_path(graph, used, A.shape[0], cut, rng)
+    with workers(1) as run:
+        return find_path(graph, used, A.shape[0], cut, rng, run)[0]
 
 
 def find_path(
@@ -101,48 +103,81 @@ def find_path(
     n: int,
     cut: str,
     rng: np.random.RandomState,
+    run: Run,
     effort: float = 1.0,
-) -> Staircase:
-    """Steps 1 to 5; `used` are the places of the graph's nodes among n."""
+) -> tuple[Staircase, list[np.ndarray]]:
+    """Steps 1 to 5, and what was found near the resolution chosen, for a search to begin with.
+
+    `used` are the places of the graph's nodes among n.
+    """
     size = max(graph.indices.size, 1)
     step = float(np.clip(FINE * size / FINE_EDGES, FINE, COARSE))
+    thetas = TOP * graph.unit * np.exp(-step * np.arange(np.log(TOP / LOWEST) / step))
     n_runs = runs(graph, RUNS, effort)
-    path = descend(graph, step, n_runs, rng)
-    score, Q = 0.0, 0.0
-    plateau, best = path.figures["score"].max(), path.figures["modularity"].max()
-    if 0 < best and plateau < CLEAR:  # 4.
+    path, each = descend(graph, thetas, n_runs, rng, run)
+    chance, chance_modularity = 0.0, 0.0
+    score, Q = path.figures["score"].max(), path.figures["modularity"].max()
+    if Q > 0 and score < CLEAR:  # 4.
+        seen = []
         for _ in range(int(np.clip(RANDOM_EDGES // size, 1, RANDOM_GRAPHS))):
             random = rewired(graph, cut, rng)
-            chance = descend(random, step, n_runs, rng, FAR * plateau, NEAR * best)
-            score = max(score, *chance.figures["score"])
-            Q = max(Q, *chance.figures["modularity"])
-            if plateau <= max(STANDS_OUT, score) and best <= BEYOND_CHANCE * Q:
+            other, _ = descend(random, thetas, n_runs, rng, run, FAR * score, NEAR * Q)
+            seen.append([other.figures[name].max() for name in ("score", "modularity")])
+            chance, chance_modularity = np.mean(seen, axis=0) + ABOVE * np.std(seen, axis=0)
+            no_plateau = score <= STANDS_OUT or (score <= chance and len(seen) >= FEW)
+            if no_plateau and Q <= BEYOND_CHANCE * chance_modularity:
                 break  # nothing stands out, whatever the others are like
+    choice = choose(path, chance, chance_modularity)
+    at = int(np.searchsorted(-thetas, -choice.resolution))
+    starts = [path.labels_at(choice.resolution)]
+    if len(each) > 1:
+        starts += [found[min(at, len(found) - 1)].labels for found in each]
     assert path.labels is not None
     labels = tuple(spread(division, used, n) for division in path.labels)
     scores = {int(k): float(s) for k, s in zip(path.number, path.figures["score"], strict=True)}
-    return replace(path, labels=labels, choice=choose(path, score, Q), scores=scores)
+    return replace(path, labels=labels, choice=choice, scores=scores), starts
 
 
 def descend(
     graph: Graph,
-    step: float,
+    thetas: np.ndarray,
     n_runs: int,
     rng: np.random.RandomState,
+    run: Run,
     low: float = 0.0,
     low_modularity: float = 0.0,
-) -> Staircase:
-    """1 to 3. The staircase of several runs; of one where its plateau is beyond doubt, or where
-    score and modularity are so low that no other run would matter."""
-    found = divisions(graph, step, rng)
+) -> tuple[Staircase, list[list[Division]]]:
+    """1 to 3. The staircase of several runs, and what each found; one run where its plateau is
+    beyond doubt, or where score and modularity are so low that no other would matter."""
+    step = float(np.log(thetas[0] / thetas[1]))
+    seeds = rng.randint(2**31 - 1, size=n_runs + 2)
+    each = [divisions(graph, thetas, seeds[0])]
+    path = staircase(graph, each[0], step)
+    score, Q = path.figures["score"].max(), path.figures["modularity"].max()
+    if n_runs == 1 or score >= DOUBTLESS or (score < low and Q < low_modularity):
+        return path, each
+    each += run(lambda seed: divisions(graph, thetas, seed), seeds[1:n_runs])
+    found = [division for one in each for division in one]
     path = staircase(graph, found, step)
-    for _ in range(n_runs - 1):
-        score, Q = path.figures["score"].max(), path.figures["modularity"].max()
-        if score >= DOUBTLESS or (score < low and Q < low_modularity):
-            break
-        found = divisions(graph, step, rng, found[:-1])
-        path = staircase(graph, found, step)
-    return path
+
+    def combined(end: tuple[int, int]) -> Division:
+        i, seed = end
+        there = [one[i] for one in each if i < len(one)]
+        again = np.random.RandomState(seed)
+        return reduce(lambda a, b: combine(graph, a, b, thetas[i], again, LOOKS), there)
+
+    ends = contested(path, thetas)
+    found += run(combined, zip(ends, seeds[n_runs:], strict=False))
+    return staircase(graph, found, step) if ends else path, each
+
+
+def contested(path: Staircase, thetas: np.ndarray) -> list[int]:
+    """The first and the last of `thetas` within the plateau that would be taken."""
+    figures = path.figures
+    best = int(np.argmax(np.where(figures["score"] > STANDS_OUT, figures["excess"], 0.0)))
+    within = (figures["low"][best] <= thetas) & (thetas <= figures["high"][best])
+    ends = np.flatnonzero(within & (best > 0))
+    return [int(ends[0]), int(ends[-1])] if ends.size else []
 
 
 def spread(labels: np.ndarray, used: np.ndarray, n: int) -> np.ndarray:
@@ -153,12 +188,14 @@ def spread(labels: np.ndarray, used: np.ndarray, n: int) -> np.ndarray:
 
 
 def choose(path: Staircase, chance: float, chance_modularity: float) -> Choice:
-    """4 and 5. What stands out most, against the best of the random graphs."""
+    """4 and 5. What stands out most, against the random graphs."""
     score, Q = path.figures["score"], path.figures["modularity"]
-    least = max(STANDS_OUT, chance)
-    i, reason = int(np.argmax(score)), "a plateau that random graphs do not have"
+    least = min(max(STANDS_OUT, chance), CLEAR)
+    stands_out = score > least
+    i = int(np.argmax(np.where(stands_out, path.figures["excess"], -1.0)))
+    reason = "a plateau that random graphs do not have"
     support = float(np.clip((score[i] - least) / max(CLEAR - least, least), 0.0, 1.0))
-    if score[i] <= least:
+    if not stands_out.any():
         i, reason, support = int(np.argmax(Q)), "no plateau stands out, modularity decided", 0.1
         if i == 0 or Q[i] <= BEYOND_CHANCE * chance_modularity:
             i, reason = 0, "the connected pieces: nothing stands out from chance"
@@ -173,23 +210,18 @@ def choose(path: Staircase, chance: float, chance_modularity: float) -> Choice:
     )
 
 
-def divisions(
-    graph: Graph, step: float, rng: np.random.RandomState, known: Sequence[Division] = ()
-) -> list[Division]:
-    """1. One division for each θ, combined with those that are known, and the components."""
+def divisions(graph: Graph, thetas: np.ndarray, seed: int) -> list[Division]:
+    """1. One division for each θ, and the components."""
     if not graph.n:
         return [NOTHING]
-    thetas = TOP * graph.unit * np.exp(-step * np.arange(np.log(TOP / LOWEST) / step))
     found: list[Division] = []
     stage = Stage("how many clusters", len(thetas))
-    for i, division in enumerate(anneal(graph, thetas, rng)):
+    for i, division in enumerate(anneal(graph, thetas, np.random.RandomState(seed))):
         stage.at(i)
-        if i < len(known):
-            division = combine(graph, known[i], division, thetas[i], rng, LOOKS)
         found.append(division)
         if not division.cut.any():
             break
-    return [*found, *known[len(found) :], components(graph, found[-1])]
+    return [*found, components(graph, found[-1])]
 
 
 def components(graph: Graph, division: Division) -> Division:
@@ -209,41 +241,42 @@ def staircase(graph: Graph, found: list[Division], step: float) -> Staircase:
         [float(division.terms.sum()) for division in found],
         of="community",
         labels=[division.labels for division in found],
-        figures={
-            "effective": [effective_number(graph, division) for division in found],
-            "modularity": [modularity(graph, division) for division in found],
-        },
+        figures={"found": range(len(found))},
     )
-    k, low, effective = path.number, path.price_low, path.figures["effective"]
-    top = TOP * graph.unit
+    steps = [found[i] for i in path.figures["found"]]
+    k, low, K = path.number, path.price_low, np.array([effective_number(graph, x) for x in steps])
+    last, top = len(k) - 1, TOP * graph.unit
     high = np.r_[path.price_high[:-1], max(top, low[-1])]
     gap = np.r_[0, np.diff(k), 2] > 1  # the last one ends where the ladder begins
-    score, middle = np.zeros(len(k)), np.empty(len(k))
+    first, end = low.copy(), high.copy()
+    first[0] = high[0] / 4
+    score, excess = np.zeros((2, len(k)))
     for i in range(len(k)):
-        near = np.flatnonzero((effective < SAME * effective[i]) & (effective[i] < SAME * effective))
-        a, b = near[0], near[-1]
+        near = np.flatnonzero((K < SAME * K[i]) & (K[i] < SAME * K))
+        a, b, least, most = near[0], near[-1], K[near].min(), K[near].max()
         if a == 0:  # the components, and what differs from them by little
-            middle[i] = np.sqrt(low[i]) * np.sqrt(high[i]) if i else high[0] / 2
-        else:
-            upper = max(min(high[b], top), low[a])
-            middle[i] = np.sqrt(low[a]) * np.sqrt(upper)
-            narrower = np.exp(step * (int(gap[a]) + int(gap[b + 1])))
-            score[i] = plateau(effective[i] - effective[0], narrower * low[a], upper)
-    figures = {**path.figures, "score": score, "middle": middle}
+            continue
+        first[i], end[i] = low[a], max(min(high[b], top), low[a])
+        begin = first[i] * np.exp(step * (int(gap[a]) + int(gap[b + 1])))
+        # log θ for each log K, from half to twice as many clusters
+        below = int(np.flatnonzero(least / 2 >= K).max(initial=0))
+        above = int(np.flatnonzero(2 * most <= K).min(initial=last))
+        pace = np.log(min(high[above], top) / (low[below] or high[0])) / np.log(K[above] / K[below])
+        lower, upper = least - K[a - 1], K[min(b + 1, last)] - most
+        half = [min(abs(x) / 2, 0.5) for x in (lower, upper)]
+        score[i] = plateau(K[i] - K[0], begin * (most / least) ** pace, end[i])
+        even = (most + half[1]) / (least - half[0])
+        excess[i] = plateau(K[i] - K[0], begin * even**pace, end[i])
+    figures = {
+        "effective": K,
+        "modularity": np.array([modularity(graph, division) for division in steps]),
+        "score": score,
+        "excess": excess,
+        "low": first,
+        "high": end,
+        "middle": np.sqrt(first) * np.sqrt(end),
+    }
     return replace(path, price_high=high, figures=figures)
-
-
-def effective_number(graph: Graph, division: Division) -> float:
-    """exp(entropy) of the clusters' shares of weight."""
-    share = division.weight / graph.w.sum()
-    return float(np.exp(-(share * np.log(share)).sum()))
-
-
-def modularity(graph: Graph, division: Division) -> float:
-    """Links inside minus those expected, loops left out."""
-    degree = np.bincount(division.labels, graph.delta, minlength=division.k)
-    total = degree.sum() or 1.0
-    return float(((degree - division.cut) / total - (degree / total) ** 2).sum())
 
 
 def rewired(graph: Graph, cut: str, rng: np.random.RandomState) -> Graph:

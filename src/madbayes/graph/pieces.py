@@ -3,8 +3,9 @@
 import numpy as np
 
 from madbayes.graph.input import connected_part
+from madbayes.graph.levels import LOOKS
 from madbayes.graph.linking import Linked, link, narrowed
-from madbayes.graph.search import LOOKS, Graph, one_run
+from madbayes.graph.search import Graph, one_run
 from madbayes.graph.valleys import PIECES, Joined, join, links_together, staircase
 
 
