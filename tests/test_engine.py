@@ -21,7 +21,7 @@ from madbayes._engine import assignment as partition_module
 from madbayes._engine import history as history_module
 from madbayes._engine.centers import FEW_GROUPS, make_groups, make_scratch, prepare
 from madbayes._engine.partition import Partition
-from madbayes._engine.rows import Rows, quantiles
+from madbayes._engine.rows import Rows, cells_of, quantiles
 from madbayes._engine.threads import QUICK, patient, workers
 from madbayes._kernels import draws, hdp_groups, hdp_moves, moves
 from madbayes._kernels.collapsed import pass_over_rows
@@ -384,6 +384,29 @@ def test_quantiles_are_those_of_numpy(n, dtype):
     x = np.random.default_rng(n).normal(size=n).astype(dtype)
     shares = np.linspace(0, 1, 2**10 + 1)
     assert np.array_equal(quantiles(x, shares), np.quantile(x, shares))
+
+
+@pytest.mark.parametrize("power", [0, 1, 30])
+@pytest.mark.parametrize("size", [1e-310, 1.0, 1e300])
+def test_cells_are_those_of_searchsorted(power, size):
+    x = np.random.default_rng(power).normal(size=20_000)
+    x = np.round(np.sign(x) * np.abs(x) ** power, 2) * size  # ties; all the same size; far away
+    edges = np.unique(x[::7])
+    np.testing.assert_array_equal(cells_of(x, edges), np.searchsorted(edges, x))
+
+
+def test_threads_fail_as_one_would():
+    def fail(i):
+        if i > 40:
+            raise ValueError(i)
+        time.sleep(0.001)
+        return i
+
+    with workers(2) as run:
+        assert run(fail, range(40)) == list(range(40))
+        for _ in range(3):
+            with pytest.raises(ValueError, match="^41$"):
+                run(fail, range(90))
 
 
 def test_import_loads_nothing_heavy():

@@ -22,6 +22,7 @@ from madbayes._kernels.plain import assign_plain
 from madbayes._kernels.products import assign_products
 from madbayes._kernels.sparse import assign_sparse
 
+NO_PASSES = np.empty((0, 0, 0))
 NO_FLAGS = np.empty(0, dtype=np.uint8)
 NO_BOUNDS = np.empty(0, dtype=np.float32)
 FEW_ROWS = 2**12  # up to which every row is compared with every centre …
@@ -115,10 +116,9 @@ class Assignment:
             view = bare(centers, self.scale)
         else:
             fold = fresh or not marked or history.full
-            past = None
-            if not fresh:
-                known = history.known() if marked else ()
-                past = known if len(known) else (self._bounds_for * self.scale)[None]
+            past = history.known() if marked and not fresh else NO_PASSES
+            if self._bounds_for is not None and not fresh and len(past) == 0:
+                past = self._bounds_for[None] * self.scale
             groups, near = (self._group, self._n_groups), k * k * 4 <= n
             path = None if fold else history.path
             view = prepare(centers, *groups, self._shift, self.scale, past, near, path)

@@ -42,12 +42,12 @@ def prepare(
     t: int,
     offset: np.ndarray,
     scale: float,
-    past: np.ndarray | None,
+    past: np.ndarray,
     separate: bool,
     path: np.ndarray | None = None,
 ) -> Centers:
     """Shift, scale, pack and measure `exact`; `past` (e, k, d) are those that bounds are for,
-    scaled.
+    scaled, if there are any.
 
     `separate`: find how far the centres are from each other. `path`: see `Centers`; without it all
     bounds become those of now.
@@ -56,7 +56,7 @@ def prepare(
     k, d = exact.shape
     shifted = (exact - offset) * scale
     norm2 = np.einsum("ij,ij->i", shifted, shifted)
-    drift = np.zeros((1, k)) if past is None else distances_between(past, exact * scale)
+    drift = distances_between(past, exact * scale) if len(past) else np.zeros((1, k))
     start, place = places(group, t)
     packed = np.zeros((start[-1] * PANEL, d), dtype=np.float32)
     packed_half = np.full(start[-1] * PANEL, np.inf, dtype=np.float32)

@@ -52,7 +52,7 @@ def bounds_now(
     group: np.ndarray,
     past: np.ndarray,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The bounds of all rows with the last centres of the `past`; what the kernel does, in numpy."""
+    """The bounds of all rows with the last centres of the `past`, as the kernel loosens them."""
     t = lower.shape[1]
     drift = distances_between(past, past[-1])
     drifts, others = map(rounded_up, largest_drifts(drift, group, t))

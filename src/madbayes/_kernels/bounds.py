@@ -158,8 +158,8 @@ def room_left(path, limit, gap, separation):
 
 @inner
 def leave(chosen, nearest, n_chosen, centers, rows, marks):
-    """Rows `chosen` that are about to leave their centre: what is known of the rest of its group holds now,
-    since that centre counts with them from now on."""
+    """Before `settle`: for rows that leave their centre, what is known of the rest of its group
+    becomes what holds now, since that centre is one of them from now on."""
     now = this_pass(centers)
     for b in range(n_chosen):
         i = chosen[b]

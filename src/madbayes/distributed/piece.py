@@ -96,7 +96,7 @@ def make_view(
     frame: Frame,
     separate: bool,
 ) -> Centers:
-    past = None if previous is None else (previous * frame.scale)[None]
+    past = np.empty((0, *centers.shape)) if previous is None else previous[None] * frame.scale
     with workers(1):
         return prepare(centers, group, n_groups, frame.offset, frame.scale, past, separate)
 
