@@ -405,7 +405,7 @@ def test_threads_fail_as_one_would():
     with workers(2) as run:
         assert run(fail, range(40)) == list(range(40))
         for _ in range(3):
-            with pytest.raises(ValueError, match="^41$"):
+            with pytest.raises(ValueError, match=r"^41$"):
                 run(fail, range(90))
 
 

@@ -66,10 +66,6 @@ def check_groups(X, m, centers, rows, marks, penalty, scratch):
     active, lines = scratch.active, scratch.lines
     opening, t, now = far.shape[0] > 0, lower.shape[1], this_pass(centers)
     reach = np.sqrt(penalty) * centers.scale * DOWN
-    for b in range(m):
-        for g in range(0, t, FETCHED):
-            fetch(lower, active[b], g)
-        fetch(marks.lower, active[b], 0)
     a = 0
     for b in range(m):
         i = active[b]
