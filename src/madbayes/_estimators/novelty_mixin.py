@@ -9,14 +9,7 @@ import numpy as np
 from madbayes._engine.rows import segments
 from madbayes._engine.threads import workers
 from madbayes._estimators.elsewhere import anywhere
-from madbayes._estimators.novelty import (
-    EXCEPTIONS,
-    FEW,
-    by_label,
-    calibrate,
-    check_novel,
-    p_values,
-)
+from madbayes._estimators.novelty import EXCEPTIONS, FEW, by_label, calibrate, check_novel, p_values
 
 MOST_ROWS = 2**17  # rows of the fit that are looked at
 FEW_ROWS = 2**14  # up to which one thread is quicker than several
