@@ -33,7 +33,7 @@ class Centers(NamedTuple):
     longest: float  # the largest norm in `shifted`
     offset: np.ndarray  # (d,) as the rows: float32 rows need no others to be shifted exactly
     scale: float  # a power of two
-    drift: np.ndarray  # (e, k) float32: how far each centre is from where it was e passes of old
+    drift: np.ndarray  # (e, k) float32: how far each centre is from where it was in earlier passes
     others: np.ndarray  # (e, k) float32: the largest drift in its group, that centre left out
     drifts: np.ndarray  # (e, t) float32: the largest drift in each group
     path: np.ndarray  # (k,) float32: what a centre and the fastest other one have gone, so far
