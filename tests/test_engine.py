@@ -18,14 +18,16 @@ from threadpoolctl import threadpool_info, threadpool_limits
 import madbayes
 from madbayes import DPMeans, KMeans
 from madbayes._engine import assignment as partition_module
+from madbayes._engine import history as history_module
 from madbayes._engine.centers import FEW_GROUPS, make_groups, make_scratch, prepare
 from madbayes._engine.partition import Partition
-from madbayes._engine.rows import Rows, quantiles
+from madbayes._engine.rows import Rows, cells_of, quantiles
 from madbayes._engine.threads import QUICK, patient, workers
 from madbayes._kernels import draws, hdp_groups, hdp_moves, moves
 from madbayes._kernels.collapsed import pass_over_rows
 from madbayes._kernels.lanes import (
     LANES,
+    fetch,
     loosen,
     lowest_bit,
     plain_loosen,
@@ -209,6 +211,7 @@ import numpy as np
 import scipy.sparse as sp
 from madbayes import DPMeans, KMeans
 from madbayes._engine import assignment as partition_module
+from madbayes._engine import history as history_module
 from reference.dp_means import dp_means
 from reference.kmeans import kmeans
 warnings.simplefilter("ignore")
@@ -383,6 +386,29 @@ def test_quantiles_are_those_of_numpy(n, dtype):
     assert np.array_equal(quantiles(x, shares), np.quantile(x, shares))
 
 
+@pytest.mark.parametrize("power", [0, 1, 30])
+@pytest.mark.parametrize("size", [1e-310, 1.0, 1e300])
+def test_cells_are_those_of_searchsorted(power, size):
+    x = np.random.default_rng(power).normal(size=20_000)
+    x = np.round(np.sign(x) * np.abs(x) ** power, 2) * size  # ties; all the same size; far away
+    edges = np.unique(x[::7])
+    np.testing.assert_array_equal(cells_of(x, edges), np.searchsorted(edges, x))
+
+
+def test_threads_fail_as_one_would():
+    def fail(i):
+        if i > 40:
+            raise ValueError(i)
+        time.sleep(0.001)
+        return i
+
+    with workers(2) as run:
+        assert run(fail, range(40)) == list(range(40))
+        for _ in range(3):
+            with pytest.raises(ValueError, match=r"^41$"):
+                run(fail, range(90))
+
+
 def test_import_loads_nothing_heavy():
     code = "import sys, madbayes; print({'numba', 'sklearn', 'scipy'} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -429,19 +455,23 @@ def test_bounds_loosen_as_numpy_says(t):
     r = np.random.default_rng(t)
     lower = r.integers(0, 99, (40, t)).astype(np.float32)
     lower[r.random((40, t)) < 0.1] = np.inf  # groups without centres
-    others = r.integers(0, 99, (5, t)).astype(np.float32)
+    drifts = r.integers(0, 99, (5, t)).astype(np.float32)
+    since = r.integers(0, 5, (40, t)).astype(np.uint8)
+    lines, plain = np.zeros((2, 3, t), np.float32)
 
     @njit
-    def compiled(lower, i, others, p, first, limit):
-        low, bits = loosen(lower, i, others, p), within(lower, i, first, limit)
+    def compiled(lower, since, i, drifts, own, lines, a, first, limit):
+        fetch(lower, i, first)
+        low = loosen(lower, since, i, drifts, own, lines, a)
+        bits = within(lines, a, first, limit)
         return low, bits, lowest_bit(bits | 2**LANES)
 
     for i in range(40):
-        first, limit, plain = LANES * (i % (t // LANES)), np.float32(i), lower.copy()
-        low, bits, lowest = compiled(lower, i, others, i % 5, first, limit)
-        assert low == plain_loosen(plain, i, others, i % 5)
-        np.testing.assert_array_equal(lower, plain)
-        assert bits == plain_within(plain, i, first, limit)
+        a, own, first, limit = i % 3, i % t, LANES * (i % (t // LANES)), np.float32(i)
+        low, bits, lowest = compiled(lower, since, i, drifts, own, lines, a, first, limit)
+        assert low == plain_loosen(lower, since, i, drifts, own, plain, a)
+        np.testing.assert_array_equal(lines, plain)
+        assert bits == plain_within(plain, a, first, limit)
         assert lowest == plain_lowest_bit(bits | 2**LANES)
 
 
@@ -472,6 +502,40 @@ def test_rows_that_float32_hardly_tells_apart(size, dtype, monkeypatch):
     assert moved < len(X)
 
 
+@pytest.mark.parametrize("passes", [1, 4, 64])
+def test_bounds_from_many_passes_hold(passes, monkeypatch):
+    # Centres that come and go, whose bounds are from different passes, kept for `passes` of them.
+    monkeypatch.setattr(history_module, "MOST_PASSES", passes)
+    r = np.random.default_rng(passes)
+    X = r.normal(size=(6000, 9)).astype(np.float32)
+    centers = X[:60].astype(np.float64)
+    home = centers.copy()
+    with workers(2) as run:
+        partition = Partition(Rows(X), None, run)
+        for turn in range(25):
+            rows = (0, 6000) if turn % 7 != 5 else (1000, 3000)  # a part of them only
+            partition.assign(centers, 20.0 if turn % 6 == 4 else None, rows)
+            d2 = ((X[:, None].astype(np.float64) - centers) ** 2).sum(axis=2)
+            own = d2[np.arange(len(X)), partition.labels]
+            here = slice(*rows)
+            np.testing.assert_array_equal(own[here], d2.min(axis=1)[here])
+            upper, lower = partition.squared_bounds()
+            assert (upper >= own * (1 - 1e-12)).all()
+            d2[np.arange(len(X)), partition.labels] = np.inf
+            assert (lower <= d2.min(axis=1) * (1 + 1e-12)).all()
+            step = 0.3 / (1 + turn % 9)
+            moves = r.normal(size=centers.shape) * (r.random((len(centers), 1)) < 0.3)
+            centers = centers + step * moves if turn % 8 else home.copy()
+            if turn == 9:
+                centers[5] = 50.0  # loses all its rows
+            if turn == 10:
+                keep = partition.counts() > 0
+                assert not keep[5]
+                partition.drop(keep)
+                centers, home = centers[keep], home[keep]
+    assert upper.sum() < 1.5 * own.sum() and lower.sum() > 0.2 * d2.min(axis=1).sum()
+
+
 @pytest.mark.parametrize("k", [1, 15, 16, 17, 33, 500, 1000])
 @pytest.mark.parametrize("d", [7, 64, 200])
 def test_groups_are_full_panels(k, d):
@@ -481,15 +545,27 @@ def test_groups_are_full_panels(k, d):
     size = np.bincount(group, minlength=t)
     assert size.sum() == k and size.min() > 0 and t <= max(FEW_GROUPS, d // 4)
     assert (size % PANEL > 0).sum() <= 1  # at most one is not full
-    previous = centers + r.normal(size=(k, d))
-    view = prepare(centers, group, t, np.zeros(d), 1.0, previous, True)
+    past = centers + r.normal(size=(3, k, d))
+    past[1, : k // 2] = centers[: k // 2]
+    path = r.random(k).astype(np.float32)
+    view = prepare(centers, group, t, np.zeros(d), 1.0, past, True, path)
+    drift = np.sqrt(((centers - past) ** 2).sum(axis=2))
+
+    def assert_just_above(found, wanted):
+        assert (wanted * (1 - 1e-15) <= found).all() and (found <= wanted * (1 + 1e-6)).all()
+
+    assert_just_above(view.drift, drift)
     for g in range(t):
-        drift = np.sqrt(((centers - previous) ** 2).sum(axis=1))
         here = view.member[view.start[g] * PANEL : view.start[g + 1] * PANEL]
         np.testing.assert_array_equal(np.sort(here[here >= 0]), np.flatnonzero(group == g))
-        for c in range(k):
-            others = np.delete(drift * (group == g), c).max(initial=0.0)
-            assert others <= view.others[c, g] <= others * (1 + 1e-6)
+        assert_just_above(view.drifts[:, g], drift[:, group == g].max(axis=1))
+    for c in range(k):
+        others = np.delete(np.where(group == group[c], drift, 0.0), c, axis=1)
+        assert_just_above(view.others[:, c], others.max(axis=1, initial=0.0))
+        fastest = np.delete(drift[-1], c).max(initial=0.0)
+        assert_just_above(view.path[c], path[c] + drift[-1, c] + fastest)
+    assert not view.fold
+    assert prepare(centers, group, t, np.zeros(d), 1.0, past[:1], True).fold
     for c, packed in enumerate(view.packed.transpose(0, 2, 1).reshape(-1, d)):
         want = centers[view.member[c]] if view.member[c] >= 0 else np.zeros(d)
         np.testing.assert_array_equal(packed, want.astype(np.float32))

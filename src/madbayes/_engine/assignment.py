@@ -11,16 +11,18 @@ import numpy as np
 
 from madbayes._engine.centers import bare, make_direct_scratch, make_groups, make_scratch, prepare
 from madbayes._engine.frame import NO_WEIGHT, Frame, check_reach, measure, shift_for
+from madbayes._engine.history import History, bounds_now, make_marks
 from madbayes._engine.rows import DIRECT_COLUMNS, Rows
 from madbayes._engine.tallies import Tallies
 from madbayes._engine.threads import Run
-from madbayes._kernels.bounds import Centers, RowState, Tally
+from madbayes._kernels.bounds import Centers, Marks, RowState, Tally
 from madbayes._kernels.direct import assign_direct
 from madbayes._kernels.lanes import LANES
 from madbayes._kernels.plain import assign_plain
 from madbayes._kernels.products import assign_products
 from madbayes._kernels.sparse import assign_sparse
 
+NO_PASSES = np.empty((0, 0, 0))
 NO_FLAGS = np.empty(0, dtype=np.uint8)
 NO_BOUNDS = np.empty(0, dtype=np.float32)
 FEW_ROWS = 2**12  # up to which every row is compared with every centre …
@@ -64,7 +66,8 @@ class Assignment:
         self._upper = np.empty(source.n, dtype=np.float32)
         self._lower = np.empty((source.n, 0), dtype=np.float32)
         self._far = NO_FLAGS
-        self._bounds_for: np.ndarray | None = None  # the centres that the bounds speak of
+        self._bounds_for: np.ndarray | None = None  # the centres that bounds speak of …
+        self._history, self._marks = History(), make_marks(0, 0)  # … and those of earlier passes
         self._group = np.empty(0, dtype=np.int32)
         self._n_groups = 0
         self._use32 = True
@@ -102,18 +105,28 @@ class Assignment:
     ) -> np.ndarray:
         """The statistics of all segments together."""
         k = centers.shape[0]
+        n = self.source.n
         if self._lower.shape[1] != self._n_groups:
-            self._lower = np.empty((self.source.n, self._n_groups), dtype=np.float32)
+            self._lower = np.empty((n, self._n_groups), dtype=np.float32)
         if penalty is not None and self._far.shape[0] == 0:
-            self._far = np.zeros(self.source.n, dtype=np.uint8)
-        sparse, small = self.source.sparse, is_small(self.source.n, k, self.source.d)
-        previous = None if fresh else self._bounds_for
-        near = k * k * 4 <= self.source.n
+            self._far = np.zeros(n, dtype=np.uint8)
+        sparse, small = self.source.sparse, is_small(n, k, self.source.d)
+        marked, history = not (small or sparse or self._direct), self._history
         if small and not sparse:
             view = bare(centers, self.scale)
         else:
-            groups = self._group, self._n_groups
-            view = prepare(centers, *groups, self._shift, self.scale, previous, separate=near)
+            fold = fresh or not marked or history.full
+            past = history.known() if marked and not fresh else NO_PASSES
+            if self._bounds_for is not None and not fresh and len(past) == 0:
+                past = self._bounds_for[None] * self.scale
+            groups, near = (self._group, self._n_groups), k * k * 4 <= n
+            path = None if fold else history.path
+            view = prepare(centers, *groups, self._shift, self.scale, past, near, path)
+        if marked:
+            if self._marks.lower.shape != self._lower.shape:
+                self._marks = make_marks(*self._lower.shape)
+            if view.fold and not fresh and last - first < n:  # bounds of the others would be lost
+                self._forget(0, n)
         local = threading.local()
         transposed = np.ascontiguousarray(view.exact.T) if sparse or small else None
 
@@ -122,12 +135,24 @@ class Assignment:
             tally.stats[:] = 0.0
             if a < b:
                 if fresh:
-                    self._upper[a:b] = np.inf
-                    self._lower[a:b] = 0.0
+                    self._forget(a, b)
                 self._assign_range(a, b, view, tally, penalty, local, transposed)
             return tally.stats
 
-        return np.sum(self._tallies.map(partial), axis=0)
+        stats = np.sum(self._tallies.map(partial), axis=0)
+        if marked:
+            history.path, now = view.path, view.exact * self.scale
+            if view.fold:
+                history.restart(n, now)
+            else:
+                history.add(now)
+        return stats
+
+    def _forget(self, a: int, b: int) -> None:
+        """Nothing is known of these rows."""
+        self._upper[a:b], self._lower[a:b] = np.inf, 0.0
+        for marks in self._marks:
+            marks[a:b] = 0
 
     def _assign_range(
         self,
@@ -165,7 +190,9 @@ class Assignment:
             else:
                 if not self._errors:
                     rows = rows._replace(upper=NO_BOUNDS)
-                assign_products(block, view, rows, tally, local.scratch, limit, self._use32)
+                marks = Marks(*(part[a:b] for part in self._marks))
+                how = tally, local.scratch, limit, self._use32
+                assign_products(block, view, rows, marks, *how)
 
     def _rows(self, a: int, b: int, flags: bool) -> RowState:
         return RowState(
@@ -194,8 +221,17 @@ class Assignment:
 
     def squared_bounds(self) -> tuple[np.ndarray, np.ndarray]:
         """Squared distance to the own centre (at most) and to any other one (at least)."""
-        lower = self._lower.min(axis=1).astype(np.float64) / self.scale
-        return (self._upper.astype(np.float64) / self.scale) ** 2, lower**2
+        upper, lower = self._bounds()
+        lower = lower.min(axis=1).astype(np.float64) / self.scale
+        return (upper.astype(np.float64) / self.scale) ** 2, lower**2
+
+    def _bounds(self) -> tuple[np.ndarray, np.ndarray]:
+        """Upper and lower bounds, with the centres of now."""
+        past = self._history.known()
+        if len(past) < 2:
+            return self._upper, self._lower
+        known = self._upper, self._lower, self._marks, self.labels, self._group
+        return bounds_now(*known, past)
 
     def _add_sse(self, change: float) -> None:
         self.sse = max(self.sse + change, 0.0)

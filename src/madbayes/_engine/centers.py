@@ -6,6 +6,7 @@ from madbayes._kernels.bounds import DOWN, Centers
 from madbayes._kernels.direct import DIRECT_TILE, DirectScratch
 from madbayes._kernels.panels import BUNCH, PANEL
 from madbayes._kernels.products import HARD_ROWS, TILE_ROWS, Scratch
+from madbayes._kernels.rows import FEW, read_only, row_errors
 
 FEW_GROUPS = 8  # one float32 a row for each; more if that is a quarter of what a row takes
 NOTHING = Centers._make([np.empty(0)] * len(Centers._fields))
@@ -41,20 +42,21 @@ def prepare(
     t: int,
     offset: np.ndarray,
     scale: float,
-    previous: np.ndarray | None,
+    past: np.ndarray,
     separate: bool,
+    path: np.ndarray | None = None,
 ) -> Centers:
-    """Shift, scale, pack and measure `exact`; `previous` are the centres that the bounds are for.
+    """Shift, scale, pack and measure `exact`; `past` (e, k, d) are those that bounds are for,
+    scaled, if there are any.
 
-    `separate`: find how far the centres are from each other.
+    `separate`: find how far the centres are from each other. `path`: see `Centers`; without it all
+    bounds become those of now.
     """
     exact = np.ascontiguousarray(exact, dtype=np.float64)
     k, d = exact.shape
     shifted = (exact - offset) * scale
     norm2 = np.einsum("ij,ij->i", shifted, shifted)
-    drift = np.zeros(k)
-    if previous is not None:
-        drift = np.sqrt((((exact - previous) * scale) ** 2).sum(axis=1))
+    drift = distances_between(past, exact * scale) if len(past) else np.zeros((1, k))
     start, place = places(group, t)
     packed = np.zeros((start[-1] * PANEL, d), dtype=np.float32)
     packed_half = np.full(start[-1] * PANEL, np.inf, dtype=np.float32)
@@ -62,6 +64,10 @@ def prepare(
         packed[place], packed_half[place] = shifted, norm2 / 2
     member = np.full(start[-1] * PANEL, -1, dtype=np.int32)
     member[place] = np.arange(k)
+    largest, others = largest_drifts(drift, group, t)
+    gone = np.zeros(k)
+    if path is not None:
+        gone = path + drift[-1] + largest_drifts(drift[-1:], np.zeros(k, np.int32), 1)[1][0]
     return Centers(
         exact=exact,
         packed=np.ascontiguousarray(packed.reshape(-1, PANEL, d).transpose(0, 2, 1)),
@@ -76,7 +82,10 @@ def prepare(
         offset=offset,
         scale=float(scale),
         drift=rounded_up(drift),
-        others=rounded_up(largest_of_others(drift, group, t)),
+        others=rounded_up(others),
+        drifts=rounded_up(largest),
+        path=rounded_up(gone),
+        fold=path is None,
         separation=(half_separation(shifted, norm2) if separate and k > 1 else np.zeros(k)).astype(
             np.float32
         ),
@@ -94,19 +103,28 @@ def places(group: np.ndarray, t: int) -> tuple[np.ndarray, np.ndarray]:
     return start, place
 
 
-def largest_of_others(drift: np.ndarray, group: np.ndarray, t: int) -> np.ndarray:
-    """(k, t) the largest drift in each group, that of the centre itself left out."""
-    largest, runner_up = np.zeros(t), np.zeros(t)
-    order = np.argsort(drift, kind="stable")
-    mover = np.full(t, -1)
-    mover[group[order]] = order  # the last one stays
-    largest[group[order]] = drift[order]
-    rest = order[mover[group[order]] != order]
-    runner_up[group[rest]] = drift[rest]
-    others = np.tile(largest, (drift.size, 1))
-    with_centers = np.flatnonzero(mover >= 0)
-    others[mover[with_centers], with_centers] = runner_up[with_centers]
-    return others
+def distances_between(past: np.ndarray, exact: np.ndarray) -> np.ndarray:
+    """(e, k) how far each centre is from where it was."""
+    if past.size <= FEW:
+        return np.asarray(np.sqrt(((past - exact) ** 2).sum(axis=2)))
+    e, k, d = past.shape
+    found = np.empty(e * k)
+    row_errors(read_only(past.reshape(-1, d)), np.tile(np.arange(k), e), exact, found)
+    return np.sqrt(found, out=found).reshape(e, k)
+
+
+def largest_drifts(drift: np.ndarray, group: np.ndarray, t: int) -> tuple[np.ndarray, np.ndarray]:
+    """(e, t) the largest drift in each group, (e, k) in its own group without the centre itself."""
+    size = np.bincount(group, minlength=t)
+    order = np.argsort(group, kind="stable")
+    place = np.empty(group.size, dtype=np.int64)
+    place[order] = np.arange(group.size) - (np.cumsum(size) - size)[group[order]]
+    drifts = np.zeros((len(drift), t, max(2, size.max())))
+    drifts[:, group, place] = drift
+    drifts.partition(-2, axis=2)
+    second, largest = drifts[:, :, -2], drifts[:, :, -1]
+    mine = largest[:, group]
+    return largest, np.where(drift == mine, second[:, group], mine)
 
 
 def rounded_up(x: np.ndarray) -> np.ndarray:
@@ -141,6 +159,9 @@ def make_scratch(k: int, d: int, t: int) -> Scratch:
         second=np.empty(tile),
         home=np.empty(tile, np.int64),
         home_next=np.empty(tile),
+        lines=np.empty((tile, t), np.float32),
+        limit=np.empty(tile, np.float32),
+        gap=np.empty(tile, np.float32),
         need=np.empty(t, np.int64),
         todo=np.empty((t, room), np.int64),
         rows32=np.empty((tile, d), np.float32),

@@ -109,7 +109,7 @@ class Partition(Assignment):
         self._tallies.move(row, self.labels[row], to)
         self.labels[row] = to
         self._add_sse(-(self.weight[row] if self.weight.shape[0] else 1.0) * d2)
-        self._upper[row], self._lower[row] = np.inf, 0.0  # that centre has come from elsewhere
+        self._forget(row, row + 1)  # that centre has come from elsewhere
 
     def farthest(self, centers: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
         """The `count` rows that are farthest from the centres of their labels, and how far (d²)."""
@@ -130,7 +130,7 @@ class Partition(Assignment):
 
     def state(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, list[Tally]]:
         """Labels, bounds and sums, which a checkpoint keeps."""
-        return self.labels, self._upper, self._lower, self._tallies.parts
+        return self.labels, *self._bounds(), self._tallies.parts
 
     def set_state(
         self, labels: np.ndarray, upper: np.ndarray, lower: np.ndarray, parts: list[Tally]
@@ -152,6 +152,7 @@ class Partition(Assignment):
         if self._bounds_for is not None:
             self._bounds_for = self._bounds_for[keep]
             self._group = self._group[keep]
+            self._history.keep(keep)
 
     # Openings (KJ Algorithm 1)
 

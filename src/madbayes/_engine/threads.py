@@ -6,10 +6,13 @@ threads. A pool lives for one fit only: nothing is left over to break after `os.
 
 import os
 import threading
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
+from functools import partial
 from numbers import Integral
+from operator import itemgetter
 from typing import Any
 
 import joblib
@@ -162,7 +165,29 @@ def workers(n_jobs: int | None, *, enough: bool = True) -> Iterator[Run]:
         items = list(items)
         if threads == 1 or len(items) < 2:
             return [function(item) for item in items]
-        return _wait_for([pool.submit(function, item) for item in items], stop)
+        left, found = deque(enumerate(items)), [None] * len(items)
+        failed: list[tuple[int, BaseException]] = []
+        work = partial(take, function, left, found, failed)
+        _wait_for([pool.submit(work) for _ in items[:threads]], stop)
+        try:
+            if failed:  # in the order of the items, whoever was first
+                raise min(failed, key=itemgetter(0))[1]
+        finally:
+            failed.clear()
+        return found
+
+    def take(function: Any, left: deque[Any], found: list[Any], failed: list[Any]) -> None:
+        """What is left to do, one item after the other: a thread is woken once for many."""
+        while not stop[0]:
+            try:
+                i, item = left.popleft()
+            except IndexError:
+                return
+            try:
+                found[i] = function(item)
+            except BaseException as error:
+                left.clear()
+                failed.append((i, error))
 
     pool = ThreadPoolExecutor(threads, "madbayes", begin)  # a thread starts when it is needed
     before = _here.stop, _here.pool

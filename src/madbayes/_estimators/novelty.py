@@ -154,7 +154,7 @@ def calibrate(
     shared = quantiles(r / without, weight)
     out[:] = size[:, None] * shared
     drawn = np.bincount(label, minlength=k)
-    order, ends = np.argsort(label, kind="stable"), np.cumsum(drawn)
+    order, ends = by_label(label, k), np.cumsum(drawn)
 
     def some(clusters: np.ndarray) -> None:
         for c in clusters:
@@ -166,6 +166,11 @@ def calibrate(
     large = np.flatnonzero(drawn >= OWN_ROWS)
     run(some, [large[a : a + AT_ONCE] for a in range(0, large.size, AT_ONCE)])
     return np.maximum.accumulate(out, axis=1)
+
+
+def by_label(label: np.ndarray, k: int) -> np.ndarray:
+    """`np.argsort(label, kind="stable")` of labels below k; numpy counts those of two bytes."""
+    return np.argsort(label.astype(np.uint16) if k <= 2**16 else label, kind="stable")
 
 
 def sizes(

@@ -9,7 +9,7 @@ import numpy as np
 from madbayes._engine.rows import segments
 from madbayes._engine.threads import workers
 from madbayes._estimators.elsewhere import anywhere
-from madbayes._estimators.novelty import EXCEPTIONS, FEW, calibrate, check_novel, p_values
+from madbayes._estimators.novelty import EXCEPTIONS, FEW, by_label, calibrate, check_novel, p_values
 
 MOST_ROWS = 2**17  # rows of the fit that are looked at
 FEW_ROWS = 2**14  # up to which one thread is quicker than several
@@ -274,13 +274,13 @@ def drawn(
         return rows, np.ones(rows.size)
     take, seen, found = np.minimum(count, at_most(count, most)), np.zeros(k, int), []
     for rows in in_blocks(len(labels), counted):  # evenly among the rows of each cluster
-        rows = rows[np.argsort(labels[rows], kind="stable")]
+        rows = rows[by_label(labels[rows], k)]
         label, here = labels[rows], np.bincount(labels[rows], minlength=k)
         place = np.arange(rows.size) - (np.cumsum(here) - here - seen)[label]
         seen += here
         found.append(rows[evenly(place, take[label], count[label])])
     rows = np.concatenate(found)
-    rows = rows[np.argsort(labels[rows], kind="stable")]
+    rows = rows[by_label(labels[rows], k)]
     return rows, (count / np.maximum(take, 1))[labels[rows]]
 
 

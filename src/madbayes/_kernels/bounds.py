@@ -33,8 +33,11 @@ class Centers(NamedTuple):
     longest: float  # the largest norm in `shifted`
     offset: np.ndarray  # (d,) as the rows: float32 rows need no others to be shifted exactly
     scale: float  # a power of two
-    drift: np.ndarray  # (k,) float32: how far each centre moved since the bounds were made, scaled
-    others: np.ndarray  # (k, t) float32: the largest drift in each group, that centre left out
+    drift: np.ndarray  # (e, k) float32: how far each centre is from where it was in earlier passes
+    others: np.ndarray  # (e, k) float32: the largest drift in its group, that centre left out
+    drifts: np.ndarray  # (e, t) float32: the largest drift in each group
+    path: np.ndarray  # (k,) float32: what a centre and the fastest other one have gone, so far
+    fold: bool  # bounds are to be kept as they are now
     separation: np.ndarray  # (k,) float32: half the distance to the nearest other centre, scaled
 
 
@@ -46,6 +49,14 @@ class RowState(NamedTuple):
     lower: np.ndarray  # (b, t) float32: at most the distance to any other centre of the group
     weight: np.ndarray  # float64, or length 0: all ones
     far: np.ndarray  # uint8, or length 0: set where weight * squared distance > penalty
+
+
+class Marks(NamedTuple):
+    """Since when bounds hold: views into arrays of length n."""
+
+    upper: np.ndarray  # (b,) uint8: the pass that the upper bound is from
+    lower: np.ndarray  # (b, t) uint8: those of the lower bounds
+    sure: np.ndarray  # (b,) float32: up to this `path` of its centre the row need not be looked at
 
 
 class Tally(NamedTuple):
@@ -78,7 +89,7 @@ def check_bounds(X, next_row, ready, centers, rows, penalty, active):
             if p >= 0 and alone <= X.shape[0] and are_equal(labels[i:alone]):
                 ready = alone
                 bounds = uppers[i:alone], lower[i:alone]
-                if loosen_run(*bounds, drift[p], others[p, 0], separation[p]) == 0:
+                if loosen_run(*bounds, drift[0, p], others[0, p], separation[p]) == 0:
                     next_row = ready
                     continue
         next_row += 1
@@ -88,8 +99,8 @@ def check_bounds(X, next_row, ready, centers, rows, penalty, active):
         if p >= 0:
             upper, gap = uppers[i], lower[i, 0]
             if i >= ready:
-                upper = (upper + drift[p]) * UP32
-                gap = max(ZERO32, gap - others[p, 0]) * DOWN32
+                upper = (upper + drift[0, p]) * UP32
+                gap = max(ZERO32, gap - others[0, p]) * DOWN32
                 uppers[i], lower[i, 0] = upper, gap
             gap = max(gap, separation[p])
             if upper < gap and upper < limit:
@@ -129,6 +140,37 @@ def reach_of(weight, i, penalty, scale):
     """How far row i may be from its centre without opening a cluster, scaled."""
     w = weight[i] if weight.shape[0] > 0 else 1.0
     return np.sqrt(penalty / w) * scale * DOWN if w > 0.0 else np.inf
+
+
+@inner
+def this_pass(centers):
+    """The mark of bounds that are of now."""
+    return np.uint8(0 if centers.fold else centers.drift.shape[0])
+
+
+@inner
+def room_left(path, limit, gap, separation):
+    """What `path` may grow to before a row can be nearer to another centre: it is within `limit`
+    of its own, and no other is within `gap`, nor within twice the `separation`, of the row or of
+    its centre."""
+    return (path + max(gap - limit, separation + separation - limit - limit)) * DOWN32
+
+
+@inner
+def leave(chosen, nearest, n_chosen, centers, rows, marks):
+    """Before `settle`: for rows that leave their centre, what is known of the rest of its group
+    becomes what holds now, since that centre is one of them from now on."""
+    now = this_pass(centers)
+    for b in range(n_chosen):
+        i = chosen[b]
+        p = np.int64(rows.labels[i])
+        if p >= 0 and nearest[b] != p:
+            g = centers.group[p]
+            since = marks.lower[i, g]
+            if since != now:
+                low = rows.lower[i, g] - centers.others[since, p]
+                rows.lower[i, g], marks.lower[i, g] = max(ZERO32, low) * DOWN32, now
+            marks.upper[i] = now
 
 
 @inner

@@ -2,7 +2,9 @@
 
 One call handles the rows of one block. A row passes through, in this order:
 
-1. bounds: the row is skipped when its centre must still be the nearest (`bounds`);
+1. bounds: the row is skipped when its centre must still be the nearest (`bounds`). They are kept
+   as they were when the row met a group, with a mark of the pass, and loosened by how far centres
+   are from where they were then (Newling & Fleuret 2016, "ns-bounds"): less than what they went;
 2. float32 products with the centres of only those groups that can win (`panels`);
 3. a certificate: if the best score beats the second by more than twice the rounding error, it is
    the nearest centre; otherwise
@@ -17,18 +19,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from madbayes._kernels import compiled, inner, kernel
-from madbayes._kernels.bounds import DOWN, DOWN32, UP, UP32, ZERO32, reach_of, settle
+from madbayes._kernels import inner, kernel
+from madbayes._kernels.active import error_bound, find_active
+from madbayes._kernels.bounds import DOWN, DOWN32, leave, settle, this_pass
 from madbayes._kernels.distance import sqdist, sqnorm
-from madbayes._kernels.lanes import LANES, loosen, lowest_bit, within
 from madbayes._kernels.panels import BUNCH, compare
 
 TILE_ROWS = 256  # rows that stay in a core's own cache while groups of centres pass by
 HARD_ROWS = 32  # rows of one float64 product
-EPS32 = 2.0**-24
 EPS64 = 2.0**-53
-TINY = 2.0**-148  # float32 has no finer steps than 2**-149
-ROUGH = 2.0**-6  # a distance in float32 that can be wrong by more, of itself, is taken in float64
 
 
 class Scratch(NamedTuple):
@@ -42,6 +41,9 @@ class Scratch(NamedTuple):
     second: np.ndarray  # (tile,) float64: the next one
     home: np.ndarray  # (tile,) int64: the group with the smallest score; -1: its own centre
     home_next: np.ndarray  # (tile,) float64: the next score of that group
+    lines: np.ndarray  # (tile, t) float32: the lower bounds of rows that may be active
+    limit: np.ndarray  # (tile,) float32: their upper bounds
+    gap: np.ndarray  # (tile,) float32: how far any other centre is at least
     need: np.ndarray  # (t,) int64: how many rows need each group
     todo: np.ndarray  # (t, tile + BUNCH) int64: which ones
     rows32: np.ndarray  # (tile, d) float32: active rows, shifted and scaled
@@ -54,110 +56,12 @@ class Scratch(NamedTuple):
 
 
 @inner
-def error_bound(d, norm, longest, eps):
-    """How far a computed score can be from the true one (Higham 2002, section 3.1, with room)."""
-    rounding = eps * ((d + 8.0) * norm * longest + 2.0 * longest * longest + 2.0 * norm * norm)
-    return rounding + (d + 8.0) * TINY * (1.0 + norm + longest) if eps == EPS32 else rounding
-
-
-@compiled(fastmath={"reassoc", "contract"}, no_cpython_wrapper=True, forceinline=True)
-def turn(X, i, offset, scale, out, a, C, c):
-    """Shift and scale row i of X into out[a]: its squared norm and distance to row c of C.
-
-    In the numbers of `offset`: a difference of two float32 is as good as that of two float64.
-    """
-    factor = offset.dtype.type(scale)
-    norm2, own2 = ZERO32, ZERO32
-    for j in range(X.shape[1]):
-        v = np.float32((X[i, j] - offset[j]) * factor)
-        diff = v - C[c, j]
-        out[a, j] = v
-        norm2 += v * v
-        own2 += diff * diff
-    return np.float64(norm2), np.float64(own2)
-
-
-@inner
-def find_active(X, next_row, centers, rows, penalty, scratch, use32):
-    """Step 1, until `active` is full: (the row to go on with, rows in active).
-
-    Active rows are shifted and scaled, and listed for the groups that have to be tried.
-    """
-    labels, uppers, lower, far = rows.labels, rows.upper, rows.lower, rows.far
-    exact, scale, drift, longest = centers.exact, centers.scale, centers.drift, centers.longest
-    group, separation, others = centers.group, centers.separation, centers.others
-    active, todo, need = scratch.active, scratch.todo, scratch.need
-    opening, d, t = far.shape[0] > 0, X.shape[1], scratch.need.shape[0]
-    reach = np.sqrt(penalty) * scale * DOWN
-    share = (d + 16.0) * EPS32  # what a sum of d squares can be wrong by, of itself
-    slack = 4.0 * EPS32 * longest + np.sqrt((d + 8.0) * TINY)
-    for g in range(t):
-        need[g] = 0
-    a = 0
-    while next_row < X.shape[0] and a < active.shape[0]:
-        i = next_row
-        next_row += 1
-        if opening:
-            far[i] = 0
-            reach = reach_of(rows.weight, i, penalty, scale)
-        p = np.int64(labels[i])
-        limit, gap = np.float32(np.inf), ZERO32
-        if p >= 0:
-            limit = (uppers[i] + drift[p]) * UP32
-            if t == 1:
-                gap = max(ZERO32, lower[i, 0] - others[p, 0]) * DOWN32
-                lower[i, 0] = gap
-            else:
-                gap = loosen(lower, i, others, p)
-            gap = max(gap, separation[p])
-            uppers[i] = limit
-            if limit < gap and limit < reach:
-                continue
-        norm2, own2 = turn(
-            X, i, centers.offset, scale, scratch.rows32, a, centers.rounded, max(p, 0)
-        )
-        own = np.sqrt(own2)
-        wrong = share * own + slack
-        if p >= 0:
-            if not use32 or wrong > ROUGH * own:
-                own2 = sqdist(X, i, exact, p) * scale * scale
-                own, wrong = np.sqrt(own2), 0.0
-            limit = np.float32((own + wrong) * UP)
-            uppers[i] = limit
-            if limit < gap and limit < reach:
-                continue
-        active[a] = i
-        norm = np.sqrt(norm2) * (1.0 + share)
-        error = error_bound(d, norm, longest, EPS32)
-        scratch.best[a], scratch.second[a], scratch.home[a] = np.inf, np.inf, -1
-        scratch.nearest[a] = p
-        if t == 1:
-            todo[0, need[0]] = a
-            need[0] += lower[i, 0] <= limit
-        else:
-            for first in range(0, t, LANES):
-                bits = within(lower, i, first, limit)
-                while bits:
-                    g = first + lowest_bit(bits)
-                    todo[g, need[g]] = a
-                    need[g] += 1
-                    bits &= bits - 1
-        if p >= 0 and lower[i, group[p]] > limit:  # its own group is not tried
-            scratch.best[a] = 0.5 * (own2 - norm2)
-            error = max(error, wrong * (own + wrong) + share * norm2)
-        scratch.error[a] = error
-        scratch.floor[a] = norm2 - share * norm2 - 2.0 * error
-        a += 1
-    return next_row, a
-
-
-@inner
-def multiply(centers, lower, scratch):
+def multiply(centers, lower, since, scratch):
     """Step 2: the two smallest scores of the active rows among the groups that can win.
 
     Of every group that is tried the smallest score becomes the lower bound.
     """
-    start, member, active = centers.start, centers.member, scratch.active
+    start, member, active, now = centers.start, centers.member, scratch.active, this_pass(centers)
     floor, best, second = scratch.floor, scratch.best, scratch.second
     for g in range(scratch.need.shape[0]):
         m, chosen = scratch.need[g], scratch.todo[g]
@@ -186,6 +90,7 @@ def multiply(centers, lower, scratch):
                 scratch.home[a], scratch.home_next[a] = g, low2[b]
                 scratch.nearest[a] = member[place[b]]
             lower[active[a], g] = least_distance(floor[a], low)
+            since[active[a], g] = now
 
 
 @inner
@@ -215,7 +120,7 @@ def certify(n_active, lower, scratch):
 
 
 @inner
-def tell_apart(X, chosen, n_chosen, centers, lower, scratch):
+def tell_apart(X, chosen, n_chosen, centers, lower, since, scratch):
     """Step 4 for up to HARD_ROWS of the active rows: nearest centres, and all lower bounds."""
     exact, shifted_half, group = centers.exact, centers.shifted_half, centers.group
     offset, scale = centers.offset, centers.scale
@@ -242,7 +147,7 @@ def tell_apart(X, chosen, n_chosen, centers, lower, scratch):
                     nearest2 = d2
                     nearest = c
         for g in range(lower.shape[1]):
-            lower[i, g] = np.inf
+            lower[i, g], since[i, g] = np.inf, this_pass(centers)
         for c in range(exact.shape[0]):
             if c != nearest:
                 low = np.sqrt(max(0.0, norm2 + 2.0 * (scores[b, c] - error))) * DOWN
@@ -251,7 +156,7 @@ def tell_apart(X, chosen, n_chosen, centers, lower, scratch):
 
 
 @kernel
-def assign_products(X, centers, rows, tally, scratch, penalty, use32):
+def assign_products(X, centers, rows, marks, tally, scratch, penalty, use32):
     """Assign the rows of one block; see the module's text. X is C-contiguous float32 or float64.
 
     `use32`: try float32 first.
@@ -259,10 +164,10 @@ def assign_products(X, centers, rows, tally, scratch, penalty, use32):
     active, hard = scratch.active, scratch.hard
     i = np.int64(0)  # a plain 0 has a type of its own, and everything would be compiled twice
     while i < X.shape[0]:
-        i, n_active = find_active(X, i, centers, rows, penalty, scratch, use32)
+        i, n_active = find_active(X, i, centers, rows, marks, penalty, scratch, use32)
         n_hard = n_active
         if use32 and n_active > 0:
-            multiply(centers, rows.lower, scratch)
+            multiply(centers, rows.lower, marks.lower, scratch)
             n_hard = certify(n_active, rows.lower, scratch)
         else:
             for a in range(n_active):
@@ -270,5 +175,6 @@ def assign_products(X, centers, rows, tally, scratch, penalty, use32):
         tally.stats[3] += n_hard
         for b in range(0, n_hard, HARD_ROWS):
             m = min(HARD_ROWS, n_hard - b)
-            tell_apart(X, hard[b:], m, centers, rows.lower, scratch)
+            tell_apart(X, hard[b:], m, centers, rows.lower, marks.lower, scratch)
+        leave(active, scratch.nearest, n_active, centers, rows, marks)
         settle(X, active, scratch.nearest, n_active, centers, rows, tally, penalty)

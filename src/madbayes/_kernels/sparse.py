@@ -82,8 +82,8 @@ def assign_sparse(data, indices, indptr, first, centers, transposed, rows, tally
         p = labels[r]
         own, slack = 0.0, 0.0
         if p >= 0:
-            upper = (uppers[r] + centers.drift[p]) * UP
-            low = max(0.0, lower[r, 0] - centers.others[p, 0]) * DOWN
+            upper = (uppers[r] + centers.drift[0, p]) * UP
+            low = max(0.0, lower[r, 0] - centers.others[0, p]) * DOWN
             lower[r, 0] = low
             low = max(low, centers.separation[p])
             if not (upper < low and upper < limit):

@@ -12,6 +12,7 @@ import numpy as np
 
 from madbayes._engine.centers import prepare
 from madbayes._engine.frame import Frame
+from madbayes._engine.history import make_marks
 from madbayes._engine.lloyd import serial
 from madbayes._engine.partition import Partition
 from madbayes._engine.segment import half_gaps, own_distances
@@ -95,8 +96,9 @@ def make_view(
     frame: Frame,
     separate: bool,
 ) -> Centers:
+    past = np.empty((0, *centers.shape)) if previous is None else previous[None] * frame.scale
     with workers(1):
-        return prepare(centers, group, n_groups, frame.offset, frame.scale, previous, separate)
+        return prepare(centers, group, n_groups, frame.offset, frame.scale, past, separate)
 
 
 def assign(
@@ -117,6 +119,7 @@ def assign(
     t = len(view.start) - 1
     if part._lower.shape[1] != t:
         part._lower = np.empty((len(share.rows), t), np.float32)
+    part._marks = make_marks(*part._lower.shape)
     tallies, local = tallies_for(state, len(view.exact)), threading.local()
     columns = np.ascontiguousarray(view.exact.T) if small else None
     with workers(1):
@@ -124,8 +127,7 @@ def assign(
             a, b = max(a, span[0]), min(b, span[1])
             if a < b:
                 if fresh:
-                    part._upper[a:b] = np.inf
-                    part._lower[a:b] = 0.0
+                    part._forget(a, b)
                 part._assign_range(a, b, view, tally, penalty, local, columns)
     return State(part.labels, part._upper, part._lower, part._far, tallies)
 
