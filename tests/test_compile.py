@@ -1,13 +1,19 @@
 """`python -m madbayes.compile`, and what a user is told while kernels are compiled."""
 
+import importlib
+import inspect
 import logging
 import os
+import pkgutil
 import subprocess
 import sys
 
+import numpy as np
 import pytest
+from numba.core.dispatcher import Dispatcher
 
 import madbayes
+from madbayes import _kernels
 from madbayes.compile import main, tasks
 
 
@@ -48,3 +54,61 @@ def test_a_compilation_is_logged_once(caplog):
     assert [r.message for r in caplog.records if "once per installation" in r.message][1:] == []
     assert "compiling" in caplog.text
     assert isinstance(listener, event.Listener)
+
+
+def all_kernels():
+    for found in pkgutil.iter_modules(_kernels.__path__):
+        module = importlib.import_module(f"madbayes._kernels.{found.name}")
+        yield from (f for f in vars(module).values() if isinstance(f, Dispatcher))
+
+
+def test_no_array_leaks_from_kernels_that_do_not_count_references():
+    counting = {f.py_func for f in all_kernels() if f.targetoptions.get("_nrt", True)}
+    giving = {f for f in counting if "return " in inspect.getsource(f)}
+    assert giving
+    for kernel in all_kernels():
+        if kernel.py_func not in counting:
+            names = kernel.py_func.__code__.co_names
+            called = [kernel.py_func.__globals__.get(name) for name in names]
+            assert not giving & {getattr(f, "py_func", None) for f in called}, kernel
+
+
+def test_kernels_count_references_where_they_make_arrays():
+    @_kernels.compiled()
+    def made(a):
+        return np.zeros(a.shape[0])
+
+    @_kernels.compiled()
+    def filled(a):
+        for i in range(a.shape[0]):
+            a[i] = 2.0
+
+    a = np.ones(3)
+    filled(a)
+    assert a.tolist() == [2, 2, 2]
+    assert made(a).tolist() == [0, 0, 0]
+    assert [made.targetoptions["_nrt"], filled.targetoptions["_nrt"]] == [True, False]
+
+
+def test_passes_that_are_left_out_are_known_to_numba():
+    """Else a Numba with other names would be slower to compile, and nobody would notice."""
+    from numba.core.compiler import Compiler
+
+    from madbayes._kernels.lean import NEEDLESS, Lean, QuickFlags
+
+    seen = []
+
+    class Watched(Lean):
+        def define_pipelines(self):
+            before = Compiler.define_pipelines(self)
+            after = super().define_pipelines()
+            names = [
+                {p[0].name() for line in lines for p in line.passes} for lines in (before, after)
+            ]
+            seen.append((type(self.state.flags), names[0] - names[1]))
+            return after
+
+    import numba
+
+    assert numba.njit(pipeline_class=Watched)(lambda a: a + 1)(1) == 2
+    assert seen == [(QuickFlags, NEEDLESS)]

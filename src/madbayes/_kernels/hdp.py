@@ -13,11 +13,10 @@ import numpy as np
 
 from madbayes._kernels import kernel
 from madbayes._kernels.distance import sqdist
-from madbayes._kernels.moves import means
-from madbayes._kernels.rows import squared_error
+from madbayes._kernels.moves import copy_row, means
+from madbayes._kernels.rows import read_only, squared_error
 
 
-@kernel
 def assign_or_open(X, w, start, z, C, k, local, glob):
     """KJ Algorithm 2, step 4: each row to its cheapest cluster, or to a new one.
 
@@ -25,8 +24,17 @@ def assign_or_open(X, w, start, z, C, k, local, glob):
     group it is a pass of DP-means (KJ Algorithm 1), which is step 5 when the rows are local means.
     Returns the centres, the new ones behind the k that were there, and their number.
     """
-    d = C.shape[1]
-    user = np.zeros(C.shape[0], np.int64)  # one more than the group that used the cluster last
+    room = np.empty((k + len(X), C.shape[1]))  # what nobody writes to takes no memory
+    room[:k] = C[:k]
+    user = np.zeros(len(room), np.int64)
+    k = assign_rows(read_only(X), w, start, z, room, k, local, glob, user)
+    return room[:k], k
+
+
+@kernel
+def assign_rows(X, w, start, z, C, k, local, glob, user):
+    """`assign_or_open` with room in C; `user` of a cluster is one more than the group that used it
+    last. Returns the number of centres."""
     for j in range(start.shape[0] - 1):
         for i in range(start[j], start[j + 1]):
             user[z[i]] = j + 1
@@ -39,32 +47,29 @@ def assign_or_open(X, w, start, z, C, k, local, glob):
                 if cost < best:
                     best, q = cost, p
             if best > local + glob:
-                if k == C.shape[0]:
-                    more, more_user = np.empty((2 * k, d)), np.zeros(2 * k, np.int64)
-                    for p in range(k):
-                        more_user[p] = user[p]
-                        for f in range(d):
-                            more[p, f] = C[p, f]
-                    C, user = more, more_user
-                for f in range(d):
-                    C[k, f] = X[i, f]
+                copy_row(X, i, C, k)
                 q = k
                 k += 1
             z[i] = q
             user[q] = j + 1
-    return C[:k], k
+    return k
+
+
+def count_local(start, z, k):
+    """The number of local clusters of each group."""
+    found = np.zeros(len(start) - 1, np.int64)
+    add_local(start, z, np.zeros(k, np.int64), found)
+    return found
 
 
 @kernel
-def count_local(start, z, k):
-    """The number of local clusters of each group."""
-    user, found = np.zeros(k, np.int64), np.zeros(start.shape[0] - 1, np.int64)
+def add_local(start, z, user, found):
+    """`count_local`; `user` as in `assign_rows`."""
     for j in range(start.shape[0] - 1):
         for i in range(start[j], start[j + 1]):
             if user[z[i]] != j + 1:
                 user[z[i]] = j + 1
                 found[j] += 1
-    return found
 
 
 def local_clusters(X, w, start, z, k):

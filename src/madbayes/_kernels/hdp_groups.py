@@ -6,6 +6,7 @@ import numpy as np
 
 from madbayes._kernels import inner, kernel
 from madbayes._kernels.moves import HEAVY, MARGIN, TOL
+from madbayes._kernels.rows import read_only
 
 ROUNDS = 1000  # a guard only: every round lowers the objective
 
@@ -24,7 +25,6 @@ def weighted_distances(X, i, wi, CT, out):
         out[p] *= wi
 
 
-@kernel
 def settle_groups(X, w, start, z, CT, local, cost, stop):
     """Which clusters each group uses, the centres (columns of CT) fixed: open or close one while
     that pays; returns what the groups cost in the end.
@@ -34,12 +34,19 @@ def settle_groups(X, w, start, z, CT, local, cost, stop):
     rows that a change concerns look for their clusters again. `cost` is scratch: groups with more
     rows × clusters than it holds compute distances again and again.
     """
-    k, most_rows, total = CT.shape[1], 0, 0.0
-    for j in range(start.shape[0] - 1):
-        most_rows = max(most_rows, start[j + 1] - start[j])
-    best, second, other = np.empty(most_rows), np.empty(most_rows), np.empty(most_rows, np.int64)
-    used, inside, uses = np.zeros(k, np.int64), np.empty(k, np.int64), 0
-    gain, loss = np.zeros(k), np.zeros(k)
+    k, n, whole = CT.shape[1], int(np.diff(start).max(initial=0)), np.int64
+    of_rows = np.empty(n), np.empty(n), np.empty(n, whole)
+    of_clusters = np.empty(k, whole), np.empty(k, whole), np.empty(k), np.empty(k)
+    return settle_each(read_only(X), w, start, z, CT, local, cost, *of_rows, *of_clusters, stop)
+
+
+@kernel
+def settle_each(
+    X, w, start, z, CT, local, cost, best, second, other, used, inside, gain, loss, stop
+):
+    """`settle_groups`: room for the costs of each row's two clusters and for the second of them;
+    for which clusters are used, a list of these, and what a change of each would bring."""
+    k, uses, total = CT.shape[1], 0, 0.0
     for j in range(start.shape[0] - 1):
         a, b = start[j], start[j + 1]
         if stop[0]:
@@ -96,16 +103,24 @@ def settle_groups(X, w, start, z, CT, local, cost, stop):
     return total
 
 
-@kernel
 def find_frontier(X, w, start, z, CT, W, N, local, glob, rows, places, stop):
     """The rows of some groups that may move, and for each the clusters that are cheapest to join.
 
     These are rows for which another place costs at most MARGIN more than staying, and rows so heavy
     that only `move_rows` can tell. Returns how many; -1: no further place.
     """
+    k, X = CT.shape[1], read_only(X)
+    room = np.empty(k), np.empty(k), np.empty(k), np.zeros(k, np.int64)
+    return list_frontier(X, w, start, z, CT, W, N, local, glob, rows, places, *room, stop)
+
+
+@kernel
+def list_frontier(
+    X, w, start, z, CT, W, N, local, glob, rows, places, cost, extra, share, count, stop
+):
+    """`find_frontier`: room for numbers of each cluster, and for the rows that the group has there
+    (0 at first and in the end)."""
     slots, size, before = CT.shape[1], 0, 0.0
-    cost, extra, count = np.empty(slots), np.empty(slots), np.zeros(slots, np.int64)
-    share = np.empty(slots)
     for j in range(start.shape[0] - 1):
         if stop[0]:
             break

@@ -6,6 +6,7 @@ from madbayes._kernels import inner, kernel
 from madbayes._kernels.distance import sqdist
 from madbayes._kernels.hdp_groups import weighted_distances
 from madbayes._kernels.moves import HEAVY, SWEEPS, TOL, copy_row
+from madbayes._kernels.rows import read_only
 
 
 @inner
@@ -36,7 +37,8 @@ def transfer(C, W, p, q, M, m, a, alone, fresh, rest):
     """
     if rest > 0.0:
         W[p] = rest
-        copy_row(C, C.shape[0] - 1, C, p)
+        for e in range(C.shape[1]):
+            C[p, e] = C[C.shape[0] - 1, e]
     elif not alone:
         f = a / (W[p] - a)
         W[p] -= a
@@ -58,16 +60,6 @@ def copy_to_column(C, c, CT):
         CT[f, c] = C[c, f]
 
 
-@inner
-def free_slot(N, otherwise):
-    """The first cluster number without rows, or `otherwise`. The last slot is scratch."""
-    for c in range(N.shape[0] - 1):
-        if N[c] == 0:
-            return c
-    return otherwise
-
-
-@kernel
 def move_rows(X, w, start, z, rows, places, C, W, N, local, glob, stop):
     """Each of `rows` (ascending) in turn goes to one of its `places`, or to a cluster of its own,
     where the objective is lowest by the exact change, until none moves; returns the moves.
@@ -75,8 +67,14 @@ def move_rows(X, w, start, z, rows, places, C, W, N, local, glob, stop):
     From p to q: W_q w/(W_q+w)·‖x-μ_q‖² - W_p w/(W_p-w)·‖x-μ_p‖², λ_l more if q is new to the group,
     λ_l less if the row was alone in p in its group, λ_g more or less if q is opened or p emptied.
     """
+    count = np.zeros(len(C), np.int64)
+    return move_each(read_only(X), w, start, z, rows, places, C, W, N, local, glob, count, stop)
+
+
+@kernel
+def move_each(X, w, start, z, rows, places, C, W, N, local, glob, count, stop):
+    """`move_rows`; `count` is room for the rows of a group in each cluster, 0 at first."""
     slots, moved = C.shape[0] - 1, 0
-    count = np.zeros(slots, np.int64)
     for _ in range(SWEEPS):
         now, j, a, b = 0, 0, 0, 0  # rows a to b are the group
         for t in range(rows.shape[0]):
@@ -111,8 +109,11 @@ def move_rows(X, w, start, z, rows, places, C, W, N, local, glob, stop):
                     if cost < best:
                         best, q, at = cost, c, s
             if local + glob < best and N[p] > 1:
-                q = free_slot(N, q)
-                at = 0
+                at, c = 0, 0
+                while c < slots and N[c] > 0:
+                    c += 1
+                if c < slots:
+                    q = c
             if q < 0:
                 continue
             now += 1
@@ -131,18 +132,23 @@ def move_rows(X, w, start, z, rows, places, C, W, N, local, glob, stop):
     return moved
 
 
-@kernel
 def move_local(X, w, start, z, C, W, N, local, glob, stop):
     """Each local cluster as a whole goes where the objective is lowest; returns the moves.
 
     The exact change is that of a row with its mean and weight; λ_l is saved where the group uses
     the new place already, λ_g paid or saved where a global cluster is opened or emptied.
     """
+    k, d = len(C) - 1, C.shape[1]
+    M, CT = np.zeros((k, d)), np.ascontiguousarray(C[:-1].T)
+    room = M, read_only(M), CT, np.zeros(k), np.empty(k), np.zeros(k, np.int64)
+    return move_parts(read_only(X), w, start, z, C, W, N, local, glob, *room, stop)
+
+
+@kernel
+def move_parts(X, w, start, z, C, W, N, local, glob, M, Q, CT, A, cost, count, stop):
+    """`move_local`: CT are the centres in columns; M, A and count the means, weights and row counts
+    of a group's local clusters, 0 at first; Q is M, read-only as X is; `cost` is room."""
     slots, moved = C.shape[0] - 1, 0
-    M, A, count = np.zeros((slots, X.shape[1])), np.zeros(slots), np.zeros(slots, np.int64)
-    CT, cost = np.empty((X.shape[1], slots)), np.empty(slots)
-    for c in range(slots):
-        copy_to_column(C, c, CT)
     for _ in range(SWEEPS):
         now = 0
         for j in range(start.shape[0] - 1):
@@ -163,12 +169,12 @@ def move_local(X, w, start, z, C, W, N, local, glob, stop):
                 if count[p] == 0:
                     continue
                 alone, rest, weight = count[p] == N[p], 0.0, A[p]
-                weighted_distances(M, p, weight, CT, cost)
+                weighted_distances(Q, p, weight, CT, cost)
                 if alone:
                     leave = glob
                 elif W[p] - weight < HEAVY * W[p]:
                     rest = rest_of_cluster(X, w, z, p, a, b, C)
-                    leave = weight * rest / (weight + rest) * sqdist(M, p, C, slots)
+                    leave = weight * rest / (weight + rest) * sqdist(Q, p, C, slots)
                 else:
                     leave = W[p] / (W[p] - weight) * cost[p]
                 for c in range(slots):
@@ -180,11 +186,15 @@ def move_local(X, w, start, z, C, W, N, local, glob, stop):
                         if cost[c] - saved < best:
                             best, q = cost[c] - saved, c
                 if glob < best and not alone:
-                    q = free_slot(N, q)
+                    c = 0
+                    while c < slots and N[c] > 0:
+                        c += 1
+                    if c < slots:
+                        q = c
                 if q < 0:
                     continue
                 now += 1
-                transfer(C, W, p, q, M, p, weight, alone, N[q] == 0, rest)
+                transfer(C, W, p, q, Q, p, weight, alone, N[q] == 0, rest)
                 copy_to_column(C, p, CT)
                 copy_to_column(C, q, CT)
                 for i in range(a, b):
@@ -229,7 +239,9 @@ def merge_clusters(start, z, C, W, k, local, glob, stop):
     """Merge global clusters while that pays: W_a W_b/(W_a+W_b)·‖μ_a-μ_b‖² < λ_g + λ_l · #{groups
     using both}. Every cluster has its best partner; pairs that do not overlap merge at once.
     Relabels z; returns the number of merges (clusters that were merged away have no rows left)."""
-    change, partner = best_partners(start, z, C, W, k, local, glob, stop)
+    first, groups = users(start, z, k)
+    change, partner = np.zeros(k), np.full(k, -1)
+    best_partners(first, groups, C, read_only(C), W, local, glob, change, partner, stop)
     target, taken = np.arange(k), np.zeros(k, bool)
     for a in np.argsort(change, kind="stable"):
         b = partner[a]
@@ -242,38 +254,29 @@ def merge_clusters(start, z, C, W, k, local, glob, stop):
     return merges
 
 
+def users(start, z, k):
+    """`first` and `groups`, ascending: those that use cluster c are groups[first[c]:first[c+1]]."""
+    n_groups = len(start) - 1
+    key = z * n_groups + np.repeat(np.arange(n_groups), np.diff(start))
+    if n_groups * k > 4 * len(z) + 1024:  # most are not in use
+        found = np.unique(key)
+    else:
+        found = np.flatnonzero(np.bincount(key, minlength=n_groups * k))
+    return found.searchsorted(np.arange(k + 1) * n_groups), found % n_groups
+
+
 @kernel
-def best_partners(start, z, C, W, k, local, glob, stop):
+def best_partners(first, groups, C, Q, W, local, glob, change, partner, stop):
     """For each cluster a the change of the objective when it merges with the best b > a, and b (-1:
-    none pays)."""
-    first, user = np.zeros(k + 1, np.int64), np.zeros(k, np.int64)
-    for j in range(start.shape[0] - 1):
-        for i in range(start[j], start[j + 1]):
-            if user[z[i]] != j + 1:
-                user[z[i]] = j + 1
-                first[z[i] + 1] += 1
-    at = np.zeros(k, np.int64)
-    for c in range(k):
-        first[c + 1] += first[c]
-        at[c], user[c] = first[c], 0
-    groups = np.zeros(first[k], np.int64)  # those that use cluster c are first[c]:first[c+1]
-    for j in range(start.shape[0] - 1):
-        for i in range(start[j], start[j + 1]):
-            p = z[i]
-            if user[p] != j + 1:
-                user[p] = j + 1
-                groups[at[p]] = j
-                at[p] += 1
-    change, partner = np.zeros(k), np.zeros(k, np.int64)
+    none pays; so at first, with a change of 0). Q is C, read-only; see `users` for the others."""
+    k = change.shape[0]
     for a in range(k):
-        partner[a] = -1
         if stop[0]:
-            continue
+            break
         for b in range(a + 1, k):
-            cost = W[a] * W[b] / (W[a] + W[b]) * sqdist(C, a, C, b) - glob
+            cost = W[a] * W[b] / (W[a] + W[b]) * sqdist(Q, a, C, b) - glob
             most = min(first[a + 1] - first[a], first[b + 1] - first[b])
             if cost - local * most < change[a]:
                 cost -= local * shared_groups(first, groups, a, b)
                 if cost < min(change[a], -TOL * (glob + local)):
                     change[a], partner[a] = cost, b
-    return change, partner

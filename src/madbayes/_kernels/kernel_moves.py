@@ -18,8 +18,9 @@ ZERO = 1e-14
 @kernel
 def label_sums(R, w, z, M):
     """M of the rows R."""
-    M[:] = 0.0
     for i in range(R.shape[0]):
+        for c in range(M.shape[1]):
+            M[i, c] = 0.0
         for j in range(R.shape[1]):
             M[i, z[j]] += w[j] * R[i, j]
 
@@ -90,7 +91,9 @@ def move_block(B, first, diagonal, w, z, M, W, S, N, penalty, cap):
     rows. z, M, W, S, N (rows in each cluster; 0 is a free slot) are updated. Returns the moves.
     """
     slots = W.shape[0]
-    k, moved = np.sum(N > 0), 0
+    k, moved = 0, 0
+    for c in range(slots):
+        k += N[c] > 0
     for b in range(B.shape[0]):
         i = first + b
         p, wi, kii = z[i], w[i], diagonal[i]
@@ -118,11 +121,13 @@ def move_block(B, first, diagonal, w, z, M, W, S, N, penalty, cap):
                 c += 1
             if c < slots:
                 q = c
-                M[:, q], W[q], S[q] = 0.0, 0.0, 0.0
+                W[q], S[q] = 0.0, 0.0
+                for e in range(M.shape[0]):
+                    M[e, q] = 0.0
         if q < 0:
             continue
         moved += 1
-        k += int(N[q] == 0) - int(N[p] == 1)
+        k += (N[q] == 0) - (N[p] == 1)
         S[p] += wi * (wi * kii - 2.0 * M[b, p])
         S[q] += wi * (wi * kii + 2.0 * M[b, q])
         W[p] -= wi
