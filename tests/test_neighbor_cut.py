@@ -116,7 +116,7 @@ def test_a_valley_counts_beyond_chance_or_when_it_stands_out():
         pairs = np.array([[0, i + 1] for i in range(len(z))])
         return staircase(Joined(labels, np.array(z), pairs), None).best().number
 
-    # In 1000 independent places chance makes one valley of 3.09, in 10,000 of 3.72
+    # In 1000 independent places chance makes 0.7 valleys of 3.19, in 10,000 of 3.81
     assert supported([1.0, 1.3, 2.5, 2.6], 1000) == 2 + 1  # 2.5 is more than 1.7 times 1.3
     assert supported([1.0, 1.8, 3.0, 3.05], 1000) == 1
     assert supported([1.0, 2.0, 3.0, 3.6], 1000) == 2

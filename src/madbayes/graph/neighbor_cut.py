@@ -5,7 +5,7 @@
    resolution θ (`search.py`); with a resolution given, that is the answer. Otherwise, of few rows,
    only the nearest of the neighbours count.
 3. *Valleys* (`valleys.py`): pieces without a valley between them are joined.
-4. *Majority*: unless there are many rows, 2 and 3 with 10, 20 and 30 neighbours; where their
+4. *Majority*: unless there are many rows, 2 and 3 with 10, 15 and 30 neighbours; where their
    numbers of clusters differ the evidence is weak, and the one in the middle is taken.
 5. *Borders*: a row goes to the cluster that holds more of its links than its own.
 6. *Curves* (`strands.py`): a cluster of thin curves that cross or run close to each other is
@@ -56,7 +56,7 @@ class NeighborCut(NewRowsMixin, SaveMixin, ClusterMixin, BaseEstimator):
     n_neighbors : int, default=15
         Each row is linked to so many nearest rows (to all others, if there are fewer). Lower values
         see thinner gaps, higher ones need fewer rows to be sure. With ``resolution="auto"`` and up
-        to 10,000 rows, cuts with 10, 20 and 30 neighbours decide by majority, whatever is asked
+        to 10,000 rows, cuts with 10, 15 and 30 neighbours decide by majority, whatever is asked
         for between 10 and 30; else with two thirds, once and twice as many. A cut looks at the
         nearest 0.7 √n_rows of them (8 at least): more would reach over the gaps.
     metric : str or callable, default="euclidean"

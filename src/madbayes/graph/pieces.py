@@ -9,7 +9,7 @@ from madbayes.graph.linking import Linked, link, most_neighbours, reach
 from madbayes.graph.search import LOOKS, Graph, one_run
 from madbayes.graph.valleys import PIECES, Joined, join, links_together, staircase, vote
 
-TRIED = (10, 20, 30)  # neighbours that decide, where the number asked for is between them
+TRIED = (10, 15, 30)  # neighbours that decide, where the number asked for is between them
 
 
 def tried(n_neighbors: int) -> tuple[int, ...]:
