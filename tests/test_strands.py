@@ -27,10 +27,6 @@ def spiral(n, turn, r):
     return np.c_[t * np.cos(t + turn), t * np.sin(t + turn)] + 0.12 * r.normal(size=(n, 2))
 
 
-def curves_of(X, seed=0):
-    return strands(X, np.random.RandomState(seed))
-
-
 @pytest.mark.parametrize("apart", [0.02, 0.1, 0.5])
 def test_thinning_is_the_plain_loop(apart):
     X = np.random.default_rng(0).uniform(size=(200, 2))
@@ -77,14 +73,14 @@ def test_lines_that_cross(seed):
 def test_rings_that_cross_several_times(seed):
     r = np.random.default_rng(seed)
     X = np.vstack([circle(600, r, x) for x in (0.0, 1.25, 2.5)])
-    assert ari(np.repeat([0, 1, 2], 600), curves_of(X)) > 0.85
+    assert ari(np.repeat([0, 1, 2], 600), strands(X)) > 0.85
 
 
 def test_lines_side_by_side_that_others_cross():
     r = np.random.default_rng(4)
     lines = [line(300, a, r, 0.03) for a in (0.0, 0.0, np.pi / 2, np.pi / 2)]
     X = np.vstack(lines) + np.repeat([[0, -1], [0, 1], [-1, 0], [1, 0]], 300, axis=0)
-    assert ari(np.repeat(np.arange(4), 300), curves_of(X)) > 0.85
+    assert ari(np.repeat(np.arange(4), 300), strands(X)) > 0.85
 
 
 @pytest.mark.parametrize("d", [2, 3])
@@ -154,8 +150,8 @@ def fork(r):
 def test_corners_forks_rings_and_gaps_do_not_divide_a_curve(shape, seed):
     r = np.random.default_rng(seed)
     X = shape(r)
-    assert curves_of(X) is None
-    assert curves_of(X[np.abs(X[:, 0] - 0.7) > 0.1]) is None
+    assert strands(X) is None
+    assert strands(X[np.abs(X[:, 0] - 0.7) > 0.1]) is None
 
 
 @pytest.mark.parametrize("d", [2, 3, 5])
@@ -163,22 +159,22 @@ def test_corners_forks_rings_and_gaps_do_not_divide_a_curve(shape, seed):
 def test_clouds_are_no_curves(d, n):
     r = np.random.default_rng(d)
     for X in (r.normal(size=(n, d)), r.uniform(size=(n, d)), r.standard_t(3, size=(n, d))):
-        assert curves_of(X) is None
-    assert curves_of(np.round(r.normal(size=(n, d)), 1)) is None
+        assert strands(X) is None
+    assert strands(np.round(r.normal(size=(n, d)), 1)) is None
 
 
 @pytest.mark.parametrize("X", [np.zeros((100, 2)), np.arange(100.0)[:, None], np.eye(12)])
 def test_equal_rows_one_column_and_many(X):
-    assert curves_of(X) is None
+    assert strands(X) is None
 
 
 def test_place_and_unit_do_not_matter():
     r = np.random.default_rng(3)
     X = np.vstack([line(300, 0.3, r), line(300, 1.7, r)])
-    labels = curves_of(X)
+    labels = strands(X)
     assert labels is not None
-    np.testing.assert_array_equal(curves_of(X * 1024 + 2.0**12), labels)
-    assert ari(curves_of(X.astype(np.float32)), labels) > 0.95
+    np.testing.assert_array_equal(strands(X * 1024 + 2.0**12), labels)
+    assert ari(strands(X.astype(np.float32)), labels) > 0.95
 
 
 def test_a_hint_joins_only():

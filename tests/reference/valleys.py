@@ -51,6 +51,22 @@ def steps_away(A, group):
     return away
 
 
+def strands(level, flow, place):
+    """The weight of all edges across a place over that of the heaviest part; nodes at such edges
+    are of one part if an edge links them."""
+    order = np.argsort(level, kind="stable")
+    below = np.arange(len(flow)) <= place
+    flow = flow[np.ix_(order, order)]
+    across, weights = flow * (below[:, None] != below), []
+    left = set(np.flatnonzero(across.any(axis=1)))
+    while left:
+        for i in (part := [left.pop()]):
+            part += [j for j in left if flow[i, j] > 0]
+            left -= set(part)
+        weights.append(across[part].sum())
+    return sum(weights) / max(weights)
+
+
 def depth(A, flow, n_first, *, steps, height, spare, unit):
     """z of the groups 0 … n_first - 1 and the rest."""
     n = len(A)
@@ -65,6 +81,8 @@ def depth(A, flow, n_first, *, steps, height, spare, unit):
     if found is None:
         return -9.0
     at, lower = found
-    links = edges[lower]
-    left = (links * min(flows[at] / flows[lower], 1) + spare) / (links + spare)
+    many = strands(order, flow, lower)
+    here = min(many, strands(order, flow, at))
+    links, ratio = edges[lower] / many, flows[at] / here / (flows[lower] / many)
+    left = (links * min(ratio, 1) + spare) / (links + spare)
     return math.sqrt(8 * links / unit) * (1 - left**0.25)

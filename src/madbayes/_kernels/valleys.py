@@ -135,8 +135,48 @@ def profile(ptr, J, W, V, order, rank, flows, edges):
     return at
 
 
+@kernel
+def strands(ptr, J, V, rank, level, root, weight):
+    """In how many strands edges cross a level: the weight of all over that of the largest strand.
+
+    Nodes at edges that cross are of one strand if an edge links them.
+    """
+    m, total, most = rank.shape[0], 0.0, 0.0
+    for i in range(m):
+        root[i], weight[i] = -1, 0.0
+    for i in range(m):
+        if rank[i] <= level:
+            for e in range(ptr[i], ptr[i + 1]):
+                if rank[J[e]] > level:
+                    root[i], root[J[e]] = i, J[e]
+    for i in range(m):
+        if root[i] >= 0:
+            for e in range(ptr[i], ptr[i + 1]):
+                a, b = i, J[e]
+                if b < i and root[b] >= 0:
+                    while root[a] != a:
+                        root[a] = root[root[a]]
+                        a = root[a]
+                    while root[b] != b:
+                        root[b] = root[root[b]]
+                        b = root[b]
+                    root[a] = b
+    for i in range(m):
+        if root[i] >= 0 and rank[i] <= level:
+            a = i
+            while root[a] != a:
+                a = root[a]
+            for e in range(ptr[i], ptr[i + 1]):
+                if rank[J[e]] > level:
+                    weight[a] += V[e]
+                    total += V[e]
+            most = weight[a] if weight[a] > most else most
+    return total / most if most > 0.0 else 1.0
+
+
 def valley(indptr, indices, walk, flow, one, other, where, limit, steps, height):
-    """The valley between two groups of nodes: middle and side by `flow`, and the side by `walk`.
+    """The valley between two groups of nodes: middle and side by `flow`, and the side by `walk`;
+    of one strand each, where edges cross in several.
 
     The first is inf where there is no valley. `where`: -1 for each node of the graph.
     """
@@ -160,4 +200,8 @@ def valley(indptr, indices, walk, flow, one, other, where, limit, steps, height)
     for a, b in ((0, at + 1), (at, m - 1)):
         p = a + flows[a:b].argsort(kind="stable")[int(height * (b - a - 1))]
         lower = p if a == 0 or flows[p] < flows[lower] else lower
-    return flows[at], flows[lower], walks[lower]
+    rank, room = np.empty(m, np.int64), (np.empty(m, np.int64), np.empty(m))
+    rank[order] = np.arange(m)
+    many = strands(ptr, J, V, rank, lower, *room)
+    here = min(many, strands(ptr, J, V, rank, at, *room))
+    return flows[at] / here, flows[lower] / many, walks[lower] / many

@@ -27,13 +27,17 @@ def link(distance: np.ndarray, nearest: np.ndarray, weights: str, recall: float)
     return Linked(A, crossing_weights(A, density(distance)), distance, nearest, recall)
 
 
+def most_neighbours(n: int) -> int:
+    """How many neighbours a cut of n rows looks at."""
+    return max(LEAST, round(REACH * np.sqrt(n)))
+
+
 def narrowed(linked: Linked, weights: str) -> Linked:
     """Only the nearest of the neighbours where rows are few: the others lie beyond gaps."""
     if linked.distance is None or linked.nearest is None:
         return linked
-    n, k = linked.nearest.shape
-    m = max(LEAST, round(REACH * np.sqrt(n)))
-    if k <= m:
+    m = most_neighbours(len(linked.nearest))
+    if linked.nearest.shape[1] <= m:
         return linked
     return link(linked.distance[:, :m], linked.nearest[:, :m], weights, linked.recall)
 

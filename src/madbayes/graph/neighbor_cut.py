@@ -5,8 +5,8 @@
    resolution θ (`search.py`); with a resolution given, that is the answer. Otherwise, of few rows,
    only the nearest of the neighbours count.
 3. *Valleys* (`valleys.py`): pieces without a valley between them are joined.
-4. *Doubts*: unless there are many rows, 2 and 3 with two thirds and with twice as many neighbours;
-   where these numbers differ the evidence is weak, and the majority wins.
+4. *Majority*: unless there are many rows, 2 and 3 with 10, 15 and 30 neighbours; where their
+   numbers of clusters differ the evidence is weak, and the one in the middle is taken.
 5. *Borders*: a row goes to the cluster that holds more of its links than its own.
 6. *Curves* (`strands.py`): a cluster of thin curves that cross or run close to each other is
    divided into them.
@@ -29,10 +29,10 @@ from madbayes.graph.input import check_graph, connected_part
 from madbayes.graph.linking import Linked, alike, link, narrowed, reach, settle_borders
 from madbayes.graph.neighbors import Neighbours, of_distances, unrounded
 from madbayes.graph.new_rows import NewRowsMixin
-from madbayes.graph.pieces import join_pieces, other_numbers
+from madbayes.graph.pieces import by_majority, join_pieces, tried
 from madbayes.graph.search import NOTHING, Division, least_resolution, measure, search
 from madbayes.graph.strands import untangled
-from madbayes.graph.valleys import staircase, vote, with_curves
+from madbayes.graph.valleys import staircase, with_curves
 
 DOUBTED = 10_000  # rows up to which other numbers of neighbours are tried as well
 
@@ -55,8 +55,10 @@ class NeighborCut(NewRowsMixin, SaveMixin, ClusterMixin, BaseEstimator):
     ----------
     n_neighbors : int, default=15
         Each row is linked to so many nearest rows (to all others, if there are fewer). Lower values
-        see thinner gaps, higher ones need fewer rows to be sure. With ``resolution="auto"`` the cut
-        looks at the nearest 0.7 √n_rows of them (8 at least): more would reach over the gaps.
+        see thinner gaps, higher ones need fewer rows to be sure. With ``resolution="auto"`` and up
+        to 10,000 rows, cuts with 10, 15 and 30 neighbours decide by majority, whatever is asked
+        for between 10 and 30; else with two thirds, once and twice as many. A cut looks at the
+        nearest 0.7 √n_rows of them (8 at least): more would reach over the gaps.
     metric : str or callable, default="euclidean"
         "cosine", or any other of `sklearn.neighbors.NearestNeighbors`. "precomputed": X holds the
         distances between the rows, all of them or (sparse) those to the nearest, as from
@@ -78,7 +80,8 @@ class NeighborCut(NewRowsMixin, SaveMixin, ClusterMixin, BaseEstimator):
     n_jobs : int, optional
         Threads of the search for neighbours. The result is the same for any number.
     random_state : int, RandomState or None
-        Seed for the order in which rows are visited by the cut.
+        Seed for the order in which rows are visited by the cut where the resolution is a number;
+        with "auto" that order follows from the rows. And seed of approximate neighbours.
 
     Attributes
     ----------
@@ -93,9 +96,9 @@ class NeighborCut(NewRowsMixin, SaveMixin, ClusterMixin, BaseEstimator):
         The share of the rows of its cluster that lie nearer to their neighbours than this one.
     evidence_ : penalties.Choice
         With ``resolution="auto"``: how sure the number is, and what else it could be. Its score is
-        exp(z), where the shallowest valley is z standard errors deep. Up to 10,000 rows fewer and
-        more neighbours are tried too: where the numbers differ the majority wins, the evidence is
-        weak and its remarks say so.
+        exp(z), where the shallowest valley is z standard errors deep. Where the numbers of
+        neighbours that are tried lead to different numbers, the evidence is weak and its remarks
+        say so.
     path_ : penalties.Staircase
         With ``resolution="auto"``: clusters against that score; `path_.plot()` draws it.
     graph_ : CSR array of shape (n_rows, n_rows)
@@ -164,19 +167,19 @@ class NeighborCut(NewRowsMixin, SaveMixin, ClusterMixin, BaseEstimator):
             linked, wide = self._link(X, rng, doubts=resolution == "auto" and hint is None)
             graph, used = connected_part(linked.A, "normalized")
             if resolution == "auto":
-                near = narrowed(linked, self.weights)
-                given = (graph, used) if near is linked else None
-                joined = join_pieces(near, rng, effort, given)
-                self.path_ = staircase(joined, hint)
-                if wide is not None:
+                if wide is None:
+                    near = narrowed(linked, self.weights)
+                    given = (graph, used) if near is linked else None
+                    joined = join_pieces(near, effort, given)
+                    self.path_ = staircase(joined, hint)
+                else:
                     k = self.n_neighbors
-                    others = other_numbers(near, wide, k, self.weights, rng, effort)
-                    self.path_ = vote(joined, self.path_, k, others)
+                    near, joined, self.path_ = by_majority(*wide, k, self.weights, effort)
                 labels = settle_borders(near.A, joined.at(self.path_.best().number))
                 labels = labels if linked.cell is None else alike(labels, linked.cell)
                 rows = None if self._neighbours is None else self._neighbours.straight()
                 if rows is not None and hint is None:
-                    curves = untangled(rows, labels, rng)
+                    curves = untangled(rows, labels)
                     if curves.max() > labels.max():
                         labels, self.path_ = curves, with_curves(joined, self.path_, curves)
                 self.evidence_ = self.path_.best()
@@ -210,8 +213,8 @@ class NeighborCut(NewRowsMixin, SaveMixin, ClusterMixin, BaseEstimator):
     def _link(
         self, X: Any, rng: np.random.RandomState, doubts: bool
     ) -> tuple[Linked, tuple[np.ndarray, np.ndarray] | None]:
-        """1. The graph of the rows; for `doubts` distances and places of twice as many neighbours,
-        or None where there are too many rows for that."""
+        """1. The graph of the rows; for `doubts` distances and places of all neighbours that are
+        tried, or None where there are too many rows for that."""
         k = check_count("n_neighbors", self.n_neighbors)
         self._neighbours = cell = None
         if self._given() == "connectivities":
@@ -220,7 +223,7 @@ class NeighborCut(NewRowsMixin, SaveMixin, ClusterMixin, BaseEstimator):
         if self._given() == "precomputed":
             D = self._distances(X, reset=True)
             doubts = doubts and D.shape[0] <= DOUBTED and not sp.issparse(D)
-            asked = min(2 * k if doubts else k, D.shape[0] - 1)
+            asked = min(max(*tried(k), k) if doubts else k, D.shape[0] - 1)
             distance, place = of_distances(D, asked, themselves=True)
             recall = 1.0
         else:
@@ -231,7 +234,8 @@ class NeighborCut(NewRowsMixin, SaveMixin, ClusterMixin, BaseEstimator):
                 X, cell = unrounded(X, k)
             near = Neighbours(X, self.metric, self.n_jobs, seed, self.approximate)
             doubts = doubts and X.shape[0] <= DOUBTED
-            distance, place = near.of_themselves(min(2 * k if doubts else k, X.shape[0] - 1))
+            asked = max(*tried(k), k) if doubts else k
+            distance, place = near.of_themselves(min(asked, X.shape[0] - 1))
             recall = near.recall(place[:, :k])
             self._neighbours = near
         linked = link(distance[:, :k], place[:, :k], self.weights, recall)._replace(cell=cell)

@@ -1,22 +1,30 @@
-"""Pieces of a graph of neighbours, joined where no valley is; and the same for other neighbours."""
+"""Pieces of a graph of neighbours, joined where no valley is; and what other neighbours say."""
 
 import numpy as np
 
+from madbayes._search.staircase import Staircase
 from madbayes.graph.input import connected_part
-from madbayes.graph.levels import LOOKS
-from madbayes.graph.linking import Linked, link, narrowed
-from madbayes.graph.search import Graph, one_run
-from madbayes.graph.valleys import PIECES, Joined, join, links_together, staircase
+from madbayes.graph.levels import LOOKS, Graph, reordered
+from madbayes.graph.linking import Linked, link, most_neighbours, reach
+from madbayes.graph.search import one_run
+from madbayes.graph.valleys import PIECES, Joined, join, links_together, staircase, vote
+
+TRIED = (10, 15, 30)  # neighbours that decide, where the number asked for is between them
+
+
+def tried(n_neighbors: int) -> tuple[int, ...]:
+    """Numbers of neighbours whose cuts are compared."""
+    if TRIED[0] <= n_neighbors <= TRIED[-1]:
+        return TRIED
+    return max(2 * n_neighbors // 3, 2), n_neighbors, 2 * n_neighbors
 
 
 def join_pieces(
-    linked: Linked,
-    rng: np.random.RandomState,
-    effort: float,
-    given: tuple[Graph, np.ndarray] | None = None,
+    linked: Linked, effort: float, given: tuple[Graph, np.ndarray] | None = None
 ) -> Joined:
     """Cut the graph at a high resolution and join the pieces; rows without a link are on their own.
 
+    The cut visits rows in an order that follows from how dense they are, whatever order they have.
     `given`: the nodes that have links, and their graph, where these are known.
     """
     A = linked.A
@@ -24,7 +32,11 @@ def join_pieces(
     pieces = np.empty(A.shape[0], np.int32)
     first = 0
     if used.size:
-        pieces[used] = one_run(graph, PIECES, rng, max(1, round(LOOKS * effort))).labels
+        far = -graph.delta if linked.distance is None else reach(linked.distance)[used]
+        graph, place = reordered(graph, np.argsort(far, kind="stable").astype(np.int32))
+        rng = np.random.RandomState(0)
+        cut = one_run(graph, PIECES, rng, max(1, round(LOOKS * effort)))
+        pieces[used] = cut.labels[place]
         first = int(pieces[used].max()) + 1
     alone = np.setdiff1d(np.arange(A.shape[0]), used)
     pieces[alone] = first + np.arange(alone.size)
@@ -32,24 +44,16 @@ def join_pieces(
     return join(A.indptr, A.indices, A.data, linked.flow, pieces, links_together(A, k))
 
 
-def other_numbers(
-    near: Linked,
-    wide: tuple[np.ndarray, np.ndarray],
-    n_neighbors: int,
-    weights: str,
-    rng: np.random.RandomState,
-    effort: float,
-) -> dict[int, int]:
-    """Clusters that two thirds and twice as many neighbours give, where their graph is another one.
+def by_majority(
+    distance: np.ndarray, place: np.ndarray, n_neighbors: int, weights: str, effort: float
+) -> tuple[Linked, Joined, Staircase]:
+    """What most of the numbers of neighbours tried say: a graph, its pieces joined, and how far.
 
-    `wide`: distances and places of enough neighbours.
+    `distance`, `place`: of enough neighbours.
     """
-    found, seen = {}, {near.A.nnz}
-    for k in (2 * n_neighbors // 3, 2 * n_neighbors):
-        distance, place = (each[:, :k] for each in wide)
-        if k > 1:
-            other = narrowed(link(distance, place, weights, 1.0), weights)
-            if other.A.nnz not in seen:
-                seen.add(other.A.nnz)
-                found[k] = staircase(join_pieces(other, rng, effort), None).best().number
-    return found
+    most = min(most_neighbours(len(place)), place.shape[1])
+    numbers = tuple(min(k, most) for k in tried(n_neighbors))
+    linked = {k: link(distance[:, :k], place[:, :k], weights, 1.0) for k in set(numbers)}
+    joined = {k: join_pieces(linked[k], effort) for k in sorted(linked)}
+    k, path = vote({k: staircase(each, None) for k, each in joined.items()}, numbers)
+    return linked[k], joined[k], path

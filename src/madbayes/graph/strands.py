@@ -70,7 +70,7 @@ class Curves(NamedTuple):
     label: np.ndarray
 
 
-def untangled(X: np.ndarray, labels: np.ndarray, rng: np.random.RandomState) -> np.ndarray:
+def untangled(X: np.ndarray, labels: np.ndarray) -> np.ndarray:
     """Clusters that are several curves divided: the first curve keeps the label, others get new
     ones, in the order of the clusters."""
     new, k = labels.copy(), int(labels.max(initial=-1)) + 1
@@ -80,7 +80,7 @@ def untangled(X: np.ndarray, labels: np.ndarray, rng: np.random.RandomState) -> 
     top = k
     for c in range(k):
         rows = np.flatnonzero(labels == c)
-        curve = strands(X[rows], rng)
+        curve = strands(X[rows])
         if curve is not None:
             further = curve > 0
             new[rows[further]] = top + curve[further] - 1
@@ -89,12 +89,14 @@ def untangled(X: np.ndarray, labels: np.ndarray, rng: np.random.RandomState) -> 
     return new
 
 
-def strands(X: np.ndarray, rng: np.random.RandomState) -> np.ndarray | None:
-    """For each row of a cluster the curve that it belongs to; None if that would be one for all."""
+def strands(X: np.ndarray) -> np.ndarray | None:
+    """For each row of a cluster the curve that it belongs to; None if that would be one for all.
+
+    Rows are taken in a random order, but always in the same, whatever order they have."""
     n, d = X.shape
     if n < FEWEST or not 1 < d <= COLUMNS:
         return None
-    order = rng.permutation(n)[:MOST]
+    order = np.lexsort(X.T)[np.random.RandomState(0).permutation(n)[:MOST]]
     rows = np.ascontiguousarray(X[order], dtype=np.float64)
     middle = rows.mean(axis=0)
     rows = rows - middle

@@ -16,7 +16,10 @@ cross the boundary than cross parallel lines inside the two clusters.
    75 % quantile; the lower one counts (`side`). Links are pairs of rows, so that their number goes
    with the square of the rows near a place, which vary as a Poisson count does. Near the side
    there are 4/(k/2) rows to each link across it; in the middle √(middle/side) of them are left:
-   z = √2(√side rows - √middle rows) is near to standard normal, where no valley is.
+   z = √2(√side rows - √middle rows) is near to standard normal, where no valley is. Links that
+   cross in several strands, as two arcs of a ring do or the arms of a star, are so many places, and
+   one of each counts: else the two lowest places of a ring would be one deep valley, and one arm
+   a valley beside three.
 5. *Join* the two with the least z; those that touch them are measured again when they are next in
    turn, and so on, until nothing is linked.
 6. *Chance.* The lowest of many places is low by chance, and each row is a place. The clusters are
@@ -46,7 +49,7 @@ LIMIT = 1000  # nodes of each side that are looked at, those nearest to the boun
 HEIGHT = 0.75  # the quantile that is the height of a side
 ROWS = 4.0  # near a side for each unit of links across it
 SPARE = 2.0  # links that are added to middle and side: one more or less is chance
-LEVEL = 0.3  # valleys as deep in all places by chance, if places were independent
+LEVEL = 0.7  # valleys as deep in all places by chance, if places were independent
 LEAST = 2.2  # z of a valley that stands out from those before
 APART = 1.7  # and its ratio to the largest of them
 FEW = 0.05  # a graph of nearest neighbours: so few rows have hardly more than their own k
@@ -233,25 +236,23 @@ def with_curves(joined: Joined, path: Staircase, labels: np.ndarray) -> Staircas
     return replace(path, choice=choice)
 
 
-def vote(joined: Joined, path: Staircase, n_neighbors: int, others: dict[int, int]) -> Staircase:
-    """The staircase of `n_neighbors`, with `others` (neighbours: clusters) as witnesses.
+def vote(paths: dict[int, Staircase], tried: tuple[int, ...]) -> tuple[int, Staircase]:
+    """Who decides of those `tried`, neighbours: staircase; and its staircase.
 
-    Where they disagree the evidence is weak; two that agree outvote the first.
+    The one in the middle has the vote if its number is; where numbers differ the evidence is weak.
     """
-    own = path.best().number
-    differ = [(k, number) for k, number in others.items() if number != own]
+    number = {k: path.best().number for k, path in paths.items()}
+    middle = sorted(number[k] for k in tried)[len(tried) // 2]
+    own = tried[len(tried) // 2]
+    decides = own if number[own] == middle else next(k for k in tried if number[k] == middle)
+    path = paths[decides]
+    differ = [k for k in paths if number[k] != middle]
     if not differ:
-        return path
-    if len(differ) == 2 and differ[0][1] == differ[1][1]:
-        path = staircase(joined, differ[0][1])
-        path = replace(
-            path, choice=replace(path.best(), reason="most of the n_neighbors tried agree")
-        )
-        differ = [(n_neighbors, own)]
+        return decides, path
     choice = path.best()
-    found = " and ".join(f"{number} with {k}" for k, number in differ)
-    remark = f"The number depends on n_neighbors: it would be {found}"
+    found = " and ".join(f"{number[k]} with {k}" for k in differ)
+    remark = f"The number depends on the neighbours that count: it would be {found}"
     support = 0.0 if choice.number == 1 else WEAK
     remarks = (*choice.remarks, remark)
     choice = replace(choice, support=support, strength=in_words(support), remarks=remarks)
-    return replace(path, choice=choice)
+    return decides, replace(path, choice=choice)
