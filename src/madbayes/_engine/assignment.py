@@ -26,6 +26,7 @@ NO_BOUNDS = np.empty(0, dtype=np.float32)
 FEW_ROWS = 2**12  # up to which every row is compared with every centre …
 SMALL = 2**24  # … if rows × centres × columns are not more
 FARTHEST = 1e30  # scaled
+ALL = slice(None)
 
 
 class Assignment:
@@ -192,10 +193,10 @@ class Assignment:
     def _make_room(self, k: int) -> None:
         self._tallies.make_room(k, self.labels)
 
-    def squared_bounds(self) -> tuple[np.ndarray, np.ndarray]:
+    def squared_bounds(self, rows: slice = ALL) -> tuple[np.ndarray, np.ndarray]:
         """Squared distance to the own centre (at most) and to any other one (at least)."""
-        lower = self._lower.min(axis=1).astype(np.float64) / self.scale
-        return (self._upper.astype(np.float64) / self.scale) ** 2, lower**2
+        lower = self._lower[rows].min(axis=1).astype(np.float64) / self.scale
+        return (self._upper[rows].astype(np.float64) / self.scale) ** 2, lower**2
 
     def _add_sse(self, change: float) -> None:
         self.sse = max(self.sse + change, 0.0)
