@@ -215,6 +215,15 @@ def test_links_are_those_of_the_reference(k, d):
     np.testing.assert_allclose(link_strengths(X, w, C), weakest_links(X, w, C), atol=1e-12)
 
 
+def test_links_of_many_centres_in_few_clusters_are_those_of_the_reference():
+    """Between two clusters all centres of both are hidden: who else is near is looked for."""
+    r = np.random.RandomState(1)
+    middle = r.uniform(0, 25, (6, 3))
+    X, w = middle[r.randint(6, size=900)] + r.randn(900, 3), r.uniform(0.5, 2, 900)
+    C = middle[np.arange(48) % 6] + r.randn(48, 3)
+    np.testing.assert_allclose(link_strengths(X, w, C), weakest_links(X, w, C), atol=1e-12)
+
+
 def test_plot():
     matplotlib = pytest.importorskip("matplotlib")
     matplotlib.use("Agg")

@@ -17,6 +17,7 @@ from madbayes._kernels.plain import nearest_by_products, nearest_centers
 from madbayes._search import driver
 from madbayes._search.price import fixed
 from madbayes.cluster import dense_space
+from madbayes.cluster.proofs import indivisible, rough_scatter
 
 
 def random_problem(r, n):
@@ -226,11 +227,26 @@ def test_rows_that_no_split_can_improve_are_told_for_certain():
     r, sure = np.random.RandomState(3), 0
     for _ in range(200):
         X, w, penalty = random_problem(r, r.randint(5, 9))
-        if dense_space.indivisible(X, w, penalty):
+        if indivisible(X, w, penalty):
             one = objective(X, np.zeros(len(X), int), penalty, w)
             assert lowest_objective(X, penalty, w, len(X)) >= one * (1 - 1e-9)
             sure += 1
     assert 20 < sure < 180
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_products_in_float32_prove_nothing_that_is_not_so(weighted):
+    """Rows far from 0 and penalties next to the largest eigenvalue, on either side."""
+    r = np.random.RandomState(4)
+    X = (r.randn(3000, 20) * np.linspace(0.1, 2, 20) + 500).astype(np.float32)
+    w = r.uniform(0.2, 3, 3000) if weighted else np.full(3000, 2.0)
+    rows = X - np.average(X.astype(np.float64), axis=0, weights=w)
+    largest = np.linalg.eigvalsh((w[:, None] * rows).T @ rows)[-1]
+    answers = [indivisible(X, w, largest * share) for share in (0.5, 0.9999, 1.0001, 2.0)]
+    assert answers == [False, False, True, True]
+    rough, wrong = rough_scatter(X, w)
+    assert 0 < wrong < 0.1 * largest  # else nothing is saved
+    assert abs(np.linalg.eigvalsh(rough)[-1] - largest) < wrong
 
 
 def test_equal_starts_are_descended_from_once():

@@ -28,6 +28,7 @@ NO_BOUNDS = np.empty(0, dtype=np.float32)
 FEW_ROWS = 2**12  # up to which every row is compared with every centre …
 SMALL = 2**24  # … if rows × centres × columns are not more
 FARTHEST = 1e30  # scaled
+ALL = slice(None)
 
 
 class Assignment:
@@ -219,19 +220,19 @@ class Assignment:
     def _make_room(self, k: int) -> None:
         self._tallies.make_room(k, self.labels)
 
-    def squared_bounds(self) -> tuple[np.ndarray, np.ndarray]:
+    def squared_bounds(self, rows: slice = ALL) -> tuple[np.ndarray, np.ndarray]:
         """Squared distance to the own centre (at most) and to any other one (at least)."""
-        upper, lower = self._bounds()
+        upper, lower = self._bounds(rows)
         lower = lower.min(axis=1).astype(np.float64) / self.scale
         return (upper.astype(np.float64) / self.scale) ** 2, lower**2
 
-    def _bounds(self) -> tuple[np.ndarray, np.ndarray]:
+    def _bounds(self, rows: slice = ALL) -> tuple[np.ndarray, np.ndarray]:
         """Upper and lower bounds, with the centres of now."""
-        past = self._history.known()
+        upper, lower, past = self._upper[rows], self._lower[rows], self._history.known()
         if len(past) < 2:
-            return self._upper, self._lower
-        known = self._upper, self._lower, self._marks, self.labels, self._group
-        return bounds_now(*known, past)
+            return upper, lower
+        marks = Marks(*(mark[rows] for mark in self._marks))
+        return bounds_now(upper, lower, marks, self.labels[rows], self._group, past)
 
     def _add_sse(self, change: float) -> None:
         self.sse = max(self.sse + change, 0.0)

@@ -8,7 +8,7 @@ import numpy as np
 from madbayes._engine.assignment import FEW_ROWS, is_small
 from madbayes._engine.frame import Frame
 from madbayes._engine.partition import Partition
-from madbayes._engine.rows import Rows
+from madbayes._engine.rows import Rows, segments
 from madbayes._engine.threads import Run
 from madbayes._kernels.moves import means
 from madbayes._kernels.plain import nearest_by_products
@@ -83,17 +83,56 @@ def lloyd_labels(
     return z
 
 
-def nearest_bounds(
-    X: Any,
-    labels: np.ndarray,
-    centers: np.ndarray,
-    run: Run = serial,
-    frame: Frame | None = None,
-) -> tuple[np.ndarray, np.ndarray]:
-    """Squared distances to the own centre (at most this) and to any other one (at least this)."""
-    partition = Partition(Rows(X), None, run, frame, once=True)
-    partition.assign(centers)
-    upper, lower = partition.squared_bounds()
-    moved = partition.labels != labels  # the nearest is another one: it need not be near at all
-    upper[moved], lower[moved] = np.inf, 0.0
-    return upper, lower
+class Follower:
+    """Rows that are asked for their nearest centres again and again, as centres move a little.
+
+    Bounds are kept from one question to the next, as long as the number of centres is the same.
+    """
+
+    def __init__(
+        self, X: Any, weight: np.ndarray, run: Run, unit: bool, frame: Frame | None = None
+    ) -> None:
+        self.weight, self.make = weight, lambda: Partition(Rows(X), weight, run, frame, unit=unit)
+        self.partition, self.k = self.make(), 0
+
+    def assign(self, centers: np.ndarray) -> int:
+        """Find the nearest of these centres; how many rows moved."""
+        if len(centers) != self.k:
+            self.partition, self.k = self.make(), len(centers)
+        return self.partition.assign(np.asarray(centers, dtype=np.float64))
+
+    def settle(self, centers: np.ndarray, passes: int) -> np.ndarray:
+        """Labels after at most so many passes of Lloyd's."""
+        turn = 0
+        while (self.assign(centers) > 0 or turn == 0) and turn < passes:
+            centers = self.partition.filled_means(centers)
+            self.k = len(centers)
+            turn += 1
+        return self.partition.labels
+
+    def bounds(
+        self, labels: np.ndarray, centers: np.ndarray, ratio: float, most: float
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Rows, and their squared distances to the centres of `labels` (at most this) and to any
+        other one (at least this).
+
+        Rows are left out whose weight times square is at most `most` and that are, by squares,
+        `ratio` times as far from others (0: none is).
+        """
+        self.assign(centers)
+        partition, n = self.partition, len(labels)
+
+        def partial(cut: tuple[int, int]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+            here = slice(*cut)
+            own, other = partition.squared_bounds(here)
+            # another one is nearer: the own one need not be near at all
+            moved = partition.labels[here] != labels[here]
+            own[moved], other[moved] = np.inf, 0.0
+            rows = np.arange(cut[1] - cut[0])
+            if ratio > 0:
+                sure = (other >= ratio * own) & (self.weight[here] * own <= most)
+                rows = np.flatnonzero(~sure)
+            return rows + cut[0], own[rows], other[rows]
+
+        found = partition.run(partial, segments(n, 1))
+        return tuple(np.concatenate(part) for part in zip(*found, strict=True))  # type: ignore

@@ -10,6 +10,8 @@ from madbayes._kernels.distance import sqdist
 from madbayes._kernels.moves import copy_row
 from madbayes._kernels.rows import read_only
 
+TWICE = 4 * (1 + 1e-9)  # squared, with room for rounding
+
 
 def draw_seeds(X, w, C, have, U, stop):
     """Fill C[have:] with rows drawn in proportion to w·(squared distance to the centres before).
@@ -17,12 +19,17 @@ def draw_seeds(X, w, C, have, U, stop):
     One uniform number U[c] for each (k-means++; Arthur & Vassilvitskii 2007). Returns how many
     centres there are: fewer than asked when all rows are centres already.
     """
-    return draw_rows(read_only(X), w, C, have, U, w.copy(), stop)
+    near, gaps = np.zeros(len(X), np.int32), np.empty(len(C))
+    return draw_rows(read_only(X), w, C, have, U, w.copy(), near, gaps, stop)
 
 
 @kernel
-def draw_rows(X, w, C, have, U, mass, stop):
-    """`draw_seeds`; `mass` are the weights at first."""
+def draw_rows(X, w, C, have, U, mass, nearest, gaps, stop):
+    """`draw_seeds`; `mass` are the weights at first, `nearest` and `gaps` room for the nearest
+    centre of each row and for how far the new one is from those before.
+
+    A row is not nearer to a new centre that is twice as far from its own as it is itself.
+    """
     n = X.shape[0]
     for c in range(C.shape[0]):
         if stop[0]:
@@ -38,10 +45,14 @@ def draw_rows(X, w, C, have, U, mass, stop):
                 i += 1
                 passed += mass[i]
             copy_row(X, i, C, c)
+            for e in range(c):
+                gaps[e] = sqdist(X, i, C, e)
         for i in range(n):
+            if c > 0 and c >= have and w[i] * gaps[nearest[i]] > TWICE * mass[i]:
+                continue
             near = w[i] * sqdist(X, i, C, c)
             if c == 0 or near < mass[i]:
-                mass[i] = near
+                mass[i], nearest[i] = near, c
     return C.shape[0]
 
 

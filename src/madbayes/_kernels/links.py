@@ -9,6 +9,7 @@ import numpy as np
 from madbayes._kernels import inner, kernel
 
 FEW = 3  # centres that are known of each row: two that a pair may be, and one beside them
+SLACK = 1 + 1e-6  # for rounding
 
 
 def make_books(n, k):
@@ -19,14 +20,15 @@ def make_books(n, k):
     return length, near, rows, np.empty(k + 2, whole), np.empty(k, whole), room
 
 
-def link_tests(D, between, weights, limit, window, books):
+def link_tests(D, between, weights, limit, window, metric, books):
     """z of the k - 1 weakest links that hold the centres together, in any order.
 
     Row i is D[i, c] from centre c (squared), the centres are `between` from each other: `limit` of
-    them are neighbours of each, at most.
+    them are neighbours of each, at most. `metric`: the roots keep the triangle inequality.
     """
     order, reach = between.argsort(axis=1, kind="stable"), np.empty(len(between))
-    link_pairs(D, between, order, weights, limit, window, reach, *books)  # a tuple takes longer
+    slack = SLACK if metric else np.inf
+    link_pairs(D, between, order, weights, limit, window, slack, reach, *books)  # no tuple: slower
     return reach[1:]
 
 
@@ -54,7 +56,20 @@ def spanning_tree(length, parent, reach):
 
 @kernel
 def link_pairs(
-    D, between, order, weights, limit, window, reach, length, nearest, rows, starts, marks, room
+    D,
+    between,
+    order,
+    weights,
+    limit,
+    window,
+    slack,
+    reach,
+    length,
+    nearest,
+    rows,
+    starts,
+    marks,
+    room,
 ):
     """`link_tests`, into `reach`; order[a] are the centres from the nearest to a on.
 
@@ -132,12 +147,21 @@ def link_pairs(
                         if marks[c] == 0:
                             other = D[i, c]
                             break
-                    if hidden >= m and other == np.inf:
-                        for c in range(k):
-                            if marks[c] == 0 and D[i, c] < other:
-                                other = D[i, c]
                     to_a, to_b, w = D[i, a], D[i, b], weights[i]
-                    if (to_a + to_b) / 2 - gap2 / 4 <= other:
+                    middle = (to_a + to_b) / 2 - gap2 / 4
+                    if hidden >= m and other == np.inf:
+                        # from the nearest to a or b on: no other is nearer than the midpoint when
+                        # the next one is farther off than both can be from the row
+                        p = a if to_a <= to_b else b
+                        far = np.sqrt(max(D[i, p], 0.0)) + np.sqrt(max(middle, 0.0))
+                        for s in range(k):
+                            c = order[p, s]
+                            if between[p, c] > far * far * slack:
+                                break
+                            if marks[c] == 0 and D[i, c] < middle:
+                                other = D[i, c]
+                                break
+                    if middle <= other:
                         t = to_a - to_b
                         room[0, count], room[1, count] = t, w
                         count += 1

@@ -19,7 +19,7 @@ from functools import cached_property
 import numpy as np
 
 from madbayes._engine.frame import Frame, measure
-from madbayes._engine.lloyd import lloyd_labels, lloyd_passes, nearest, nearest_bounds, serial
+from madbayes._engine.lloyd import Follower, lloyd_labels, lloyd_passes, nearest, serial
 from madbayes._engine.rows import Rows
 from madbayes._engine.threads import Run, patient
 from madbayes._kernels import draws, moves
@@ -31,12 +31,12 @@ from madbayes._search.division import Division, without_gaps
 from madbayes._search.driver import SPLITS, Step
 from madbayes._search.price import Price
 from madbayes.cluster.approach import FIRST, PASSES, approach
+from madbayes.cluster.proofs import indivisible, rows_to_watch
 
-MOST_COLUMNS = 128  # whose scatter matrix costs less than to try splits
-SURE = 1e-6  # what rounding may do to its eigenvalues is less than this
 TINY = 100  # rows: for so few exact moves decide, and cost nothing
 SWEEPS, ALONE = 10, 30  # about so many passes are the exact moves after plain passes; without them
-SEEDS = 64  # small clusters to begin with
+SEEDS = 64  # small clusters to begin with, four times as many of …
+MANY = 20_000  # … more rows
 SMALL = 1024  # so many rows are merged without over-segmenting
 MOST_SEEDS = 16_384  # more small clusters than these are found in boxes …
 BOX = 4096  # … of at most so many rows
@@ -79,10 +79,16 @@ class DenseSpace:
         J = squared_error(self.X, self.w, z, C) + self.price.penalty * k
         return Division(z, C, W, J)
 
+    @cached_property
+    def follower(self) -> Follower:
+        """The rows with what is known of their nearest centres."""
+        return Follower(self.X, self.w, self.run, self.unit, self.frame)
+
     def settle(self, centers: np.ndarray) -> Division:
         if self.plain(len(centers)):
             return self.division(self._lloyd(centers, 0))
-        return self.division(nearest(self.X, centers, self.run, frame=self.frame))
+        self.follower.assign(centers)
+        return self.division(self.follower.partition.labels)
 
     def part(self, rows: np.ndarray, cap: int) -> "DenseSpace":
         price = self.price.part(min(cap, len(rows)))
@@ -137,7 +143,7 @@ class DenseSpace:
         """Ward's merges of many small clusters, until a merge costs more than the penalty."""
         cap, penalty = self.price.cap, self.price.penalty * (1 - TOL)
         m = 4 * cap if penalty == 0 else 0
-        m = max(m, SEEDS)
+        m = max(m, SEEDS if self.n <= MANY else 4 * SEEDS)
         m = self.n if 4 * m > self.n and self.n <= SMALL else m
         k = self.n
         while m < self.n and m <= MOST_SEEDS:
@@ -192,13 +198,19 @@ class DenseSpace:
 
     def sow(self, k: int, rng: np.random.RandomState) -> Division:
         """Another start: twice as many seeds, merged down to k clusters."""
-        return self.settle(self._merge_seeds(min(2 * k, self.n), 0.0, k, rng)[0])
+        return self.around(self._merge_seeds(min(2 * k, self.n), 0.0, k, rng)[0])
 
     def cross(self, one: Division, other: Division, k: int) -> Division:
         """The clusters around the centres of both, merged down to k."""
-        both = self.settle(np.vstack([one.centers, other.centers]))
+        both = self.around(np.unique(np.vstack([one.centers, other.centers]), axis=0))
         group, _ = patient(merge_below, both.centers, both.weights, 0.0, k, self.unit)
         return self.division(group[both.labels])
+
+    def around(self, centers: np.ndarray) -> Division:
+        """As `settle`, for centres that are not looked at again."""
+        if self.plain(len(centers)):
+            return self.settle(centers)
+        return self.division(nearest(self.X, centers, self.run, frame=self.frame))
 
     def glide(self, now: Division, gain: float) -> Division:
         """Lloyd's passes while one gains this share of the error."""
@@ -218,7 +230,9 @@ class DenseSpace:
 
     def follow_lloyd(self, now: Division) -> Division:
         """Nearest centres and means, until nothing moves."""
-        return self.division(self._lloyd(now.centers, PASSES))
+        if self.plain(now.k):
+            return self.division(self._lloyd(now.centers, PASSES))
+        return self.division(self.follower.settle(now.centers, PASSES))
 
     def _lloyd(self, centers: np.ndarray, passes: int, gain: float = 0.0) -> np.ndarray:
         """Labels after at most so many passes, the last one that gains less than this share."""
@@ -233,10 +247,8 @@ class DenseSpace:
         penalty, cap = self.price.penalty, self.price.cap
         while True:
             z = now.labels.copy()
-            own, other = nearest_bounds(X, z, now.centers, self.run, frame=self.frame)
             C, W, N = moves.means(X, w, z, min(self.n, 2 * now.k + 16) + 1, unit)
-            room = now.k < cap
-            rows = moves.rows_to_watch(own, other, w, z, now.weights, N, penalty, room, unit)
+            rows = rows_to_watch(self.follower, now, w, N, self.price, unit)
             if not patient(moves.move_rows, X, w, z, rows, C, W, N, penalty, cap, unit, -np.inf):
                 return now
             new = self.division(z)
@@ -270,20 +282,6 @@ def draw(X: np.ndarray, w: np.ndarray, count: int, rng: np.random.RandomState) -
     """Rows far from each other (k-means++), fewer than `count` where rows are equal."""
     seeds = np.empty((count, X.shape[1]))
     return seeds[: patient(draws.draw_seeds, X, w, seeds, 0, rng.random_sample(count))]
-
-
-def indivisible(X: np.ndarray, w: np.ndarray, penalty: float) -> bool:
-    """Whether no division of these rows repays a penalty for each further cluster.
-
-    k clusters save at most the k - 1 largest eigenvalues of the scatter matrix (Ding & He 2004,
-    "K-means clustering via principal component analysis").
-    """
-    n, d = X.shape
-    if not penalty > 0 or d > min(n, MOST_COLUMNS):
-        return False
-    rows = X - np.average(X, axis=0, weights=w)
-    scatter = (w[:, None] * rows).T @ rows
-    return bool(np.linalg.eigvalsh(scatter)[-1] < penalty * (1 - SURE))
 
 
 def boxes(X: np.ndarray, rows: np.ndarray) -> Iterator[np.ndarray]:

@@ -5,8 +5,10 @@ from typing import Any
 
 import numpy as np
 
-from madbayes._engine.lloyd import lloyd_passes
+from madbayes._engine.frame import Frame, measure
+from madbayes._engine.lloyd import lloyd_passes, serial
 from madbayes._engine.progress import Stage
+from madbayes._engine.rows import Rows
 from madbayes._engine.threads import Run, patient
 from madbayes._kernels.draws import draw_seeds
 from madbayes._kernels.lloyd import PLAIN, lloyd
@@ -16,18 +18,28 @@ from madbayes._search.staircase import plateau
 from madbayes.cluster.links import LEVEL, link_strengths, score
 
 SCORED_ROWS = 4_096  # rows of a half used to score k ≤ 64; 64 per cluster above
+MANY = 32  # clusters that are tried of any rows
 CUT_ROWS = 6_000  # rows halved altogether, over the repeated cuts of a small sample
 
 Scores = dict[int, tuple[float, float]]  # of each k: score, confirmed share of links
 
 
 def passes_over(
-    X: np.ndarray, start: np.ndarray, weights: np.ndarray, passes: int
+    X: np.ndarray,
+    start: np.ndarray,
+    weights: np.ndarray,
+    passes: int,
+    frame: Frame | None = None,
 ) -> tuple[np.ndarray, np.ndarray, float]:
-    """Lloyd: labels, centres, squared error."""
+    """Lloyd: labels, centres, squared error; `frame` if it is known, of these rows or more."""
     if X.size * len(start) <= PLAIN:
         return lloyd(X, weights, start, passes)
-    return lloyd_passes(X, start, weights, passes)
+    return lloyd_passes(X, start, weights, passes, frame=frame)
+
+
+def frame_of(X: np.ndarray, weights: np.ndarray) -> Frame | None:
+    """Where many rows lie; few are not asked."""
+    return measure(Rows(X), weights, serial) if X.size * MANY > PLAIN else None
 
 
 class Half:
@@ -44,9 +56,10 @@ class Half:
         self.X, self.weights = X, weights
         self.held_out, self.held_weights = held_out, held_weights
         self._found: dict[int, np.ndarray] = {}
+        self.frame = frame_of(X, weights)
         seeds = np.empty((len(uniforms), X.shape[1]))
         start = seeds[: patient(draw_seeds, X, weights, seeds, 0, uniforms)]
-        labels, self.small, _ = passes_over(X, start, weights, 3)
+        labels, self.small, _ = passes_over(X, start, weights, 3, self.frame)
         self.small_weights = np.bincount(labels, weights, minlength=len(self.small))
         tree = patient(ward_tree, self.small, self.small_weights, False)
         self.left, self.right, self.heights = tree
@@ -57,7 +70,8 @@ class Half:
             group = cut_tree(self.left, self.right, k)
             start = means(self.small, self.small_weights, group, k, False)[0]
             rows = slice(max(SCORED_ROWS, 64 * k))
-            self._found[k] = passes_over(self.X[rows], start, self.weights[rows], passes)[1]
+            here = self.X[rows], start, self.weights[rows]
+            self._found[k] = passes_over(*here, passes, self.frame)[1]
         return self._found[k]
 
     def links(self, k: int) -> np.ndarray:
@@ -123,11 +137,14 @@ def score_levels(halves: list[Half], k_min: int, k_max: int, run: Run) -> Scores
     visit(k for half in halves[:2] for k in half.plateaus(25, k_max, 4))
     step = max(1, int(0.08 * k_max))
     while step and scores:
-        leaders = sorted(scores, key=lambda k: -scores[k][0])[: 2 if step > 4 else 1]
+        leaders = sorted(scores, key=lambda k: -scores[k][0])
+        apart = [k for k in leaders if abs(k - leaders[0]) >= step]
+        leaders = leaders[:1] + (apart[:1] if step > 4 else [])
         if step == 1:
             leaders += [leaders[0] - 2, leaders[0] + 2]
-        before = len(scores)
-        visit(k + s for k in leaders for s in (-step, step) if abs(s) <= max(1, 0.15 * k))
+        before, best = len(scores), scores[leaders[0]][0]
+        near = (k + s for k in leaders for s in (-step, step) if abs(s) <= max(1, 0.15 * k))
+        visit(k for k in near if k - 1 >= best)  # k clusters cannot have a higher score than k - 1
         if len(scores) == before or step > 1:
             step //= 2
     return scores

@@ -40,6 +40,7 @@ LEVEL = 1.6448536269514722  # one-sided 5 % point of the normal law
 WINDOW = 0.45  # width of the counting windows, in units of the distance between the sides
 NEIGHBOURS = 5  # Gabriel neighbours tested per centre
 FEW = 2**16  # rows × centres × columns up to which plain loops are sooner than a matrix product
+AT_ONCE = 2**16  # distances that are still near when lengths are added to products
 
 
 class _Last(threading.local):
@@ -60,10 +61,20 @@ def squared_distances(X: Any, centers: Any) -> np.ndarray:
     elif X.size * len(centers) <= FEW:
         return all_pairs(X, centers)
     else:
-        D = X @ (-2.0 * centers.T)
+        D, towards = np.empty((len(X), len(centers))), -2.0 * centers.T
         lengths = [np.einsum("ij,ij->i", A, A) for A in (X, centers)]
-    D += lengths[1]
-    D += lengths[0][:, None]
+        step = max(1, AT_ONCE // len(centers))
+        for a in range(0, len(X), step):
+            part = np.matmul(X[a : a + step], towards, out=D[a : a + step])
+            add_lengths(part, lengths[0][a : a + step], lengths[1])
+        return D
+    return add_lengths(D, *lengths)
+
+
+def add_lengths(D: np.ndarray, one: np.ndarray, other: np.ndarray) -> np.ndarray:
+    """‖x‖² and ‖c‖² to -2x·c, in place."""
+    D += other
+    D += one[:, None]
     return np.maximum(D, 0.0, out=D)
 
 
@@ -82,15 +93,18 @@ def link_strengths(X: np.ndarray, weights: np.ndarray, centers: np.ndarray) -> n
     return weakest_links(squared_distances(X, centers), between, weights)
 
 
-def weakest_links(D: np.ndarray, between: np.ndarray, weights: np.ndarray) -> np.ndarray:
+def weakest_links(
+    D: np.ndarray, between: np.ndarray, weights: np.ndarray, *, metric: bool = True
+) -> np.ndarray:
     """The k - 1 weakest links that hold the centres together: z of each, ascending.
 
     D: squared distances of rows and centres, `between`: of the centres (symmetric, 0 to itself).
+    Unless they are those of a `metric` the triangle inequality is not made use of.
     """
     books = _last.books if D.shape == _last.shape else make_books(*D.shape)
     if D.size <= FEW:
         _last.shape, _last.books = D.shape, books
-    z: np.ndarray = link_tests(D, between, weights, NEIGHBOURS, WINDOW, books)
+    z: np.ndarray = link_tests(D, between, weights, NEIGHBOURS, WINDOW, metric, books)
     z.sort()
     return z
 

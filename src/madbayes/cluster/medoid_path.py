@@ -70,7 +70,7 @@ def links(
     between = (between + between.T) / 2
     np.fill_diagonal(between, 0.0)
     to = np.ascontiguousarray(D[np.ix_(medoids, held)].T, dtype=np.float64) ** power
-    return weakest_links(to, between, weight[held])
+    return weakest_links(to, between, weight[held], metric=False)
 
 
 def votes(

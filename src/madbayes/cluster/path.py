@@ -20,7 +20,6 @@ Departs from the paper: KJ choose λ by farthest-first from a given k; here k it
 docs/adr/0006 tells why it decides as it does, and when it is wrong.
 """
 
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -44,7 +43,15 @@ from madbayes._search.staircase import Staircase
 from madbayes.cluster.choice import Tested, choose, strength
 from madbayes.cluster.compression import COMPONENTS, compress
 from madbayes.cluster.compression import MIN_ROWS as ROWS_TO_COMPRESS
-from madbayes.cluster.halves import CUT_ROWS, Half, Scores, make_halves, passes_over, score_levels
+from madbayes.cluster.halves import (
+    CUT_ROWS,
+    Half,
+    Scores,
+    frame_of,
+    make_halves,
+    passes_over,
+    score_levels,
+)
 from madbayes.cluster.remarks import on_hint
 from madbayes.cluster.sample import DENSE_COLUMNS, Sample, divide, draw_sample, sketch
 
@@ -134,7 +141,7 @@ def find_path(
     sample = draw_sample(X, weight, most or 0, rng, unit=unit)  # 1.
     Z, signal = sketch(sample, rng)  # 2.
     tested = try_numbers(Z, sample.core_w, signal, fewest, most, unit, rng, run)  # 3. to 5.
-    numbers, errors, centers, scored = stairs(sample, tested, unit)  # 6.
+    numbers, errors, centers, scored = stairs(sample, tested, unit, run)  # 6.
     found = Staircase.build(
         numbers,
         errors,
@@ -188,7 +195,7 @@ def try_numbers(
 
 
 def stairs(
-    sample: Sample, tested: Tested, unit: bool
+    sample: Sample, tested: Tested, unit: bool, run: Run
 ) -> tuple[list[int], np.ndarray, list[np.ndarray], list[int]]:
     """6. Numbers, errors, centres (in the units of X) and the k they were scored as.
 
@@ -204,7 +211,7 @@ def stairs(
     numbers: list[int] = []
     errors, found, scored = [], [], []
     apart = 1.05 if core.shape[1] <= DENSE_COLUMNS else 1.2  # centres of many columns are large
-    for k, labels in divisions(tested, n_core, apart):
+    for k, labels in divisions(tested, n_core, apart, run):
         variants = [labels]
         if isolated.shape[0]:
             centers, labels, _ = divide(core, core_w, labels, unit)
@@ -220,19 +227,22 @@ def stairs(
     return numbers, np.array(errors) * sample.scale**2 * (sample.total / w.sum()), found, scored
 
 
-def divisions(tested: Tested, n_rows: int, apart: float) -> Iterator[tuple[int, np.ndarray]]:
+def divisions(tested: Tested, n_rows: int, apart: float, run: Run) -> list[tuple[int, np.ndarray]]:
     """6. (k, labels of the first rows) for the k of the staircase, so many times apart."""
     Z, w = tested.Z[:n_rows], tested.weights[:n_rows]
-    yield 1, np.zeros(n_rows, np.int64)
     near = {tested.best + s for s in range(-3, 4)}
-    last = 1
-    numbers = sorted(near.union(tested.scores, range(2, 12)))
-    stage = Stage("at which penalty", len(numbers))
-    for k in numbers:
-        stage.step()
+    last, numbers = 1, []
+    for k in sorted(near.union(tested.scores, range(2, 12))):
         if k < 2 or not tested.halves or k > tested.top or (k not in near and k < apart * last):
             continue
         last = k
+        numbers.append(k)
+    stage, frame = Stage("at which penalty", len(numbers)), frame_of(Z, w)
+
+    def divide_into(k: int) -> tuple[int, np.ndarray]:
         starts = tested.halves[: 2 if k in near else 1]
-        found = [passes_over(Z, half.centers(k), w, 3) for half in starts]
-        yield k, min(found, key=lambda f: f[2])[0]
+        found = [passes_over(Z, half.centers(k), w, 3, frame) for half in starts]
+        stage.step()
+        return k, min(found, key=lambda f: f[2])[0]
+
+    return [(1, np.zeros(n_rows, np.int64)), *run(divide_into, numbers)]

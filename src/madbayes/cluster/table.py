@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from madbayes._engine.frame import Frame
+from madbayes._engine.frame import Frame, shift_for
 from madbayes._engine.partition import Partition
-from madbayes._engine.rows import Rows, arrange, restore
+from madbayes._engine.rows import Rows, arrange, restore, segments
 from madbayes._engine.threads import Run
 from madbayes._search.division import Division
 from madbayes._search.driver import by_size, never_rising
@@ -59,7 +59,9 @@ class Table:
         self.used = np.arange(n) if self.weight is None else np.flatnonzero(self.weight > 0)
         self.w = np.ones(n) if self.weight is None else self.weight[self.used]
         keep_place = unit or self.source.sparse
-        self.offset = np.zeros(self.source.d) if keep_place else self.partition.offset
+        # a number of the rows' own type: any place near the mean will do, and this one is quick
+        near = shift_for(self.source.dtype, frame)
+        self.offset = np.zeros(self.source.d, near.dtype) if keep_place else near
 
     @classmethod
     def arranged(
@@ -78,8 +80,17 @@ class Table:
         """In their own type."""
         rows, source = self.used, self.source
         out = np.empty((rows.size, source.d), dtype=source.dtype)
-        for a in range(0, rows.size, 4096):
-            out[a : a + 4096] = source.take(rows[a : a + 4096]) - self.offset
+
+        def shift(cut: tuple[int, int]) -> None:
+            if rows.size == source.n:
+                for a, b, block in source.blocks(*cut):
+                    np.subtract(block, self.offset, out=out[a:b], casting="same_kind")
+                return
+            for a in range(*cut, 4096):
+                b = min(cut[1], a + 4096)
+                out[a:b] = source.take(rows[a:b]) - self.offset
+
+        self.run(shift, segments(rows.size, 1))
         return out
 
     def shifted(self, centers: Sequence[np.ndarray]) -> list[np.ndarray]:

@@ -59,6 +59,7 @@ class Allocation:
 
     work = 0.0  # products, about
     most_nodes = NODES
+    beat = np.inf  # an objective that another start has reached
 
     def __init__(
         self,

@@ -162,7 +162,7 @@ def search(
     on_step(value(state, penalty))
     exchange(state, rng, penalty, cap, patience, on_step, goal, partial(polish, least=least))
     state.most_nodes = at_last(state)
-    converged = polish(state, penalty, cap, goal, rounds=LAST_ROUNDS)
+    converged = polish(state, penalty, cap, min(goal, state.beat), rounds=LAST_ROUNDS)
     on_step(value(state, penalty))
     return converged
 

@@ -2,7 +2,8 @@
 
 1. Of a large table only some rows are searched (a method that goes row by row takes all of them).
    Wide rows are turned into coordinates of their own span.
-2. The starts, each from its own seed; small data: a thread for each. The best counts.
+2. The starts, each from its own seed; small data: a thread for each. The best counts: of large data
+   only what may come below the starts before is polished to the end.
 3. What was found among some rows is adopted by all, and settled there.
 """
 
@@ -84,8 +85,9 @@ def best_start(
     source = Rows(turn(X) if method.turns and A is None else X)
     blocks = len(segments(source.n, 16)) > 1
 
-    def one(at: int) -> Features:
+    def one(at: int, beat: float = np.inf) -> Features:
         state = new_state(source, part.weight, run if blocks else serial)
+        state.beat = beat
         given = first is not None and at == 0
         if A is not None and given:
             adopt(state, A)
@@ -96,9 +98,16 @@ def best_start(
         return method.start(state, np.random.RandomState(seeds[at]), penalty, cap, given)
 
     starts = range(method.n_init)
-    results = [one(at) for at in starts] if blocks else run(one, starts)  # 2.
     K = None if first is None else first.assignments.shape[1]
-    best = min(results, key=lambda r: (r.components.shape[0] != K and K is not None, r.objective))
+
+    def rank(found: Features) -> tuple[bool, float]:
+        return found.components.shape[0] != K and K is not None, found.objective
+
+    results: list[Features] = [] if blocks else run(one, starts)  # 2.
+    for at in starts if blocks else ():
+        right = [found.objective for found in results if not rank(found)[0]]
+        results.append(one(at, min(right, default=np.inf)))
+    best = min(results, key=rank)
     if rows is None and source.X is X:
         return best
     state = fitted(part, best.assignments, run)

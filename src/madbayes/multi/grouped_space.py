@@ -30,7 +30,8 @@ from madbayes._kernels.ward import merge_below
 from madbayes._search.division import Division, without_gaps
 from madbayes._search.driver import SAMPLE, Step
 from madbayes._search.price import SharedPrice
-from madbayes.cluster.dense_space import draw, indivisible
+from madbayes.cluster.dense_space import draw
+from madbayes.cluster.proofs import indivisible
 from madbayes.multi import descent
 
 SEEDS = 256  # small clusters to start from

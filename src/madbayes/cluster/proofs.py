@@ -1,0 +1,69 @@
+"""What is sure to be of no use, and need not be tried: splits of clusters, moves of rows."""
+
+import numpy as np
+
+from madbayes._engine.lloyd import Follower
+from madbayes._kernels import moves
+from madbayes._search.division import Division
+from madbayes._search.price import Price
+
+MOST_COLUMNS = 128  # whose scatter matrix costs less than to try splits
+SURE = 1e-6  # what rounding may do to its eigenvalues is less than this
+AT_ONCE = 1024  # rows that are added up in float32
+
+
+def indivisible(X: np.ndarray, w: np.ndarray, penalty: float) -> bool:
+    """Whether no division of these rows repays a penalty for each further cluster.
+
+    k clusters save at most the k - 1 largest eigenvalues of the scatter matrix (Ding & He 2004,
+    "K-means clustering via principal component analysis").
+    """
+    n, d = X.shape
+    if not penalty > 0 or d > min(n, MOST_COLUMNS):
+        return False
+    if X.dtype == np.float32 and n > AT_ONCE:
+        scatter, wrong = rough_scatter(X, w)
+        if np.linalg.eigvalsh(scatter)[-1] + wrong < penalty:
+            return True
+    rows = X - np.average(X, axis=0, weights=w)
+    scatter = (w[:, None] * rows).T @ rows
+    return bool(np.linalg.eigvalsh(scatter)[-1] < penalty * (1 - SURE))
+
+
+def rough_scatter(X: np.ndarray, w: np.ndarray) -> tuple[np.ndarray, float]:
+    """The scatter of float32 rows about a point near the mean, by products of float32, and how far
+    off its eigenvalues can be.
+
+    About another point the scatter is larger. A sum of m products is wrong by about m roundings of
+    each, some of them of the factors; the products of all columns add up to the trace.
+    """
+    d, center, weighted = X.shape[1], X.mean(axis=0), w.min() < w.max()
+    scatter = np.zeros((d, d))
+    for a in range(0, len(X), AT_ONCE):
+        rows = X[a : a + AT_ONCE] - center
+        if weighted:
+            rows *= np.sqrt(w[a : a + AT_ONCE]).astype(np.float32)[:, None]
+        scatter += rows.T @ rows
+    scatter *= 1.0 if weighted else float(w[0])
+    return scatter, float(2 * (AT_ONCE + 8) * np.finfo(np.float32).eps * np.trace(scatter))
+
+
+def rows_to_watch(
+    follower: Follower, now: Division, w: np.ndarray, N: np.ndarray, price: Price, unit: bool
+) -> np.ndarray:
+    """Rows for which a move may help; the others are left out by their bounds.
+
+    Where every cluster is heavier than two rows, weights change little: what a row of weight w
+    gains by leaving its cluster of weight W is w·d²·W/(W - w), largest for the lightest cluster.
+    """
+    ratio, most = 0.0, np.inf
+    least, heaviest = float(now.weights.min()), float(w.max())
+    room = now.k < price.cap
+    if not unit and least > 2 * heaviest:
+        leave = least / (least - heaviest) * (1 + moves.MARGIN) * (1 + 1e-9)
+        ratio = leave * (least + heaviest) / least
+        most = price.penalty / leave if room else np.inf
+    rows, own, other = follower.bounds(now.labels, now.centers, ratio, most)
+    z = now.labels[rows]
+    at = moves.rows_to_watch(own, other, w[rows], z, now.weights, N, price.penalty, room, unit)
+    return rows[at]
