@@ -1,6 +1,7 @@
 """Feature models: against plain loops, all neighbours and all allocations; and as estimators."""
 
 import io
+import itertools
 import os
 from pathlib import Path
 
@@ -25,6 +26,7 @@ from madbayes.features import (
     search,
 )
 from madbayes.features.allocation import new_state
+from madbayes.features.solve import Features, by_size
 from madbayes.penalties import feature_path
 
 ALL = [
@@ -516,6 +518,18 @@ def test_bad_rows_and_weights():
     model = KFeatures(2, random_state=0).fit(np.eye(4))
     with pytest.raises(ValueError, match="Z has 3 columns"):
         model.inverse_transform(np.ones((1, 3)))
+
+
+def test_features_of_equal_size_have_one_order():
+    Z = np.array([[1, 0, 0, 1], [0, 1, 0, 1], [0, 0, 1, 1]], np.uint8)
+    found = Features(Z, np.arange(8.0).reshape(4, 2), 0.0, [0.0], 1, True)
+    expected = by_size(found, None)
+    assert expected.components[:, 0].tolist() == [6.0, 0.0, 2.0, 4.0]
+    for order in itertools.permutations(range(4)):
+        order = list(order)
+        there = by_size(Features(Z[:, order], found.components[order], 0.0, [0.0], 1, True), None)
+        np.testing.assert_array_equal(there.components, expected.components)
+        np.testing.assert_array_equal(there.assignments, expected.assignments)
 
 
 @pytest.mark.parametrize("model", ALL, ids=NAMES)

@@ -158,9 +158,14 @@ def finish(
 
 
 def by_size(result: Features, weight: np.ndarray | None) -> Features:
-    """The features that most rows have first."""
-    count = result.assignments.T @ (np.ones(len(result.assignments)) if weight is None else weight)
-    order = np.argsort(-count, kind="stable")
+    """The features that most rows have first; of equals, those of earlier rows.
+
+    So the order does not depend on how the features were found, which rounding may change.
+    """
+    Z = result.assignments
+    count = Z.T @ (np.ones(len(Z)) if weight is None else weight)
+    without = np.packbits(Z == 0, axis=0).T
+    order = sorted(range(Z.shape[1]), key=lambda k: (-count[k], without[k].tobytes()))
     return replace(
         result,
         assignments=result.assignments[:, order],
