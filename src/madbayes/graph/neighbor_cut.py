@@ -50,6 +50,8 @@ class NeighborCut(NewRowsMixin, SaveMixin, ClusterMixin, BaseEstimator):
     Use it when clusters need not be round: crescents, rings, filaments, embeddings of cells or
     words. Use `DPMeans` for round clusters that overlap so much that rows are as dense between them
     as inside, or when you need centres; `SpectralDPMeans` when you have a kernel of your own.
+    Subjects of texts have no valleys between them, and most rows stay in one cluster:
+    ``GraphCut().fit(model.graph_)`` divides the same graph by its links alone.
 
     Parameters
     ----------
