@@ -4,6 +4,8 @@ import numpy as np
 
 from madbayes._kernels import kernel
 
+STRIP = 32  # columns that are passed by together when none of them is near enough
+
 
 @kernel
 def keep_nearest(products, squares, first, skip, distance, index):
@@ -15,17 +17,24 @@ def keep_nearest(products, squares, first, skip, distance, index):
     k = distance.shape[1]
     for i in range(n):
         own = skip + i if skip >= 0 else -1
-        for j in range(m):
-            value = squares[j] - 2.0 * products[i, j]
-            if value >= distance[i, k - 1] or first + j == own:
+        for a in range(0, m, STRIP):
+            near, limit = 0, distance[i, k - 1]
+            strip, at = products[i, a : a + STRIP], squares[a : a + STRIP]
+            for j in range(at.shape[0]):  # no branch: several at a time
+                near += at[j] - 2.0 * strip[j] < limit
+            if near == 0:
                 continue
-            p = k - 1
-            while p > 0 and distance[i, p - 1] > value:
-                distance[i, p] = distance[i, p - 1]
-                index[i, p] = index[i, p - 1]
-                p -= 1
-            distance[i, p] = value
-            index[i, p] = first + j
+            for j in range(at.shape[0]):
+                value = at[j] - 2.0 * strip[j]
+                if value >= distance[i, k - 1] or first + a + j == own:
+                    continue
+                p = k - 1
+                while p > 0 and distance[i, p - 1] > value:
+                    distance[i, p] = distance[i, p - 1]
+                    index[i, p] = index[i, p - 1]
+                    p -= 1
+                distance[i, p] = value
+                index[i, p] = first + a + j
 
 
 @kernel

@@ -19,7 +19,7 @@ from madbayes._engine.threads import count_jobs, workers
 from madbayes._kernels.neighbors import keep_nearest
 
 TREE = 10  # columns up to which a tree is quicker
-ROWS, COLUMNS = 256, 4096  # of a block of products
+ROWS, COLUMNS = 512, 1024  # of a block of products, which the cache of a core should hold
 MANY = 100_000  # rows from which on approximate neighbours are worth it
 SPARE = 8  # neighbours beside those asked for: rounding may confuse the last of them
 ROUNDED = 0.05  # share of rows with many equals from which on a table counts as rounded
