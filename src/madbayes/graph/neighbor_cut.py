@@ -225,7 +225,7 @@ class NeighborCut(NewRowsMixin, SaveMixin, ClusterMixin, BaseEstimator):
         if self._given() == "precomputed":
             D = self._distances(X, reset=True)
             doubts = doubts and D.shape[0] <= DOUBTED and not sp.issparse(D)
-            asked = min(max(*tried(k), k) if doubts else k, D.shape[0] - 1)
+            asked = min(max(tried(k)) if doubts else k, D.shape[0] - 1)
             distance, place = of_distances(D, asked, themselves=True)
             recall = 1.0
         else:
@@ -236,7 +236,7 @@ class NeighborCut(NewRowsMixin, SaveMixin, ClusterMixin, BaseEstimator):
                 X, cell = unrounded(X, k)
             near = Neighbours(X, self.metric, self.n_jobs, seed, self.approximate)
             doubts = doubts and X.shape[0] <= DOUBTED
-            asked = max(*tried(k), k) if doubts else k
+            asked = max(tried(k)) if doubts else k
             distance, place = near.of_themselves(min(asked, X.shape[0] - 1))
             recall = near.recall(place[:, :k])
             self._neighbours = near
