@@ -84,8 +84,8 @@ def follow(columns, w, C, z, at, line, best, passes, gain, limit, hope):
                 for i in range(n):
                     diff, diff1 = columns[j, i] - m, columns[j + 1, i] - m1
                     diff2, diff3 = columns[j + 2, i] - m2, columns[j + 3, i] - m3
-                    far = diff * diff + (line[i] if j > 0 else 0.0)
-                    line[i] = diff3 * diff3 + (diff2 * diff2 + (diff1 * diff1 + far))
+                    total = diff * diff + (line[i] if j > 0 else 0.0)
+                    line[i] = diff3 * diff3 + (diff2 * diff2 + (diff1 * diff1 + total))
             for j in range(d - d % 4, d):
                 m = C[c, j]
                 for i in range(n):
