@@ -25,6 +25,7 @@ import medoids
 import neighbours
 import online
 import out_of_core
+import threads
 from common import machine, say, write_section
 
 SCRIPTS = {
@@ -46,6 +47,7 @@ SCRIPTS = {
     "hdp": hdp,
     "gibbs": gibbs,
     "neighbours": neighbours,
+    "threads": threads,
 }
 
 

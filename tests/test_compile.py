@@ -112,3 +112,33 @@ def test_passes_that_are_left_out_are_known_to_numba():
 
     assert numba.njit(pipeline_class=Watched)(lambda a: a + 1)(1) == 2
     assert seen == [(QuickFlags, NEEDLESS)]
+
+
+def test_the_garbage_collector_rests_while_a_kernel_is_compiled(monkeypatch):
+    """It would look through all that the process holds again and again: a sixth of a first fit."""
+    import gc
+
+    import numba
+    from numba.core.compiler import Compiler
+
+    from madbayes._kernels.lean import Lean
+
+    seen, compile_one = [], Compiler.compile_extra
+
+    def watched(self, function):
+        seen.append(gc.isenabled())
+        return compile_one(self, function)
+
+    monkeypatch.setattr(Compiler, "compile_extra", watched)
+    assert numba.njit(pipeline_class=Lean)(lambda a: a + 1)(1) == 2
+    assert gc.isenabled()
+    with pytest.raises(numba.TypingError):
+        numba.njit(pipeline_class=Lean)(lambda a: a.nothing)(1)
+    assert gc.isenabled()  # also when it failed
+    gc.disable()
+    try:
+        assert numba.njit(pipeline_class=Lean)(lambda a: a + 2)(1) == 3
+        assert not gc.isenabled()  # whoever switched it off keeps it off
+    finally:
+        gc.enable()
+    assert seen == [False] * 3

@@ -4,6 +4,7 @@ Numba is meant to be extended by `define_pipelines`. What is left out goes by na
 another name one day, or flags that are kept in another way, and all is as Numba does it.
 """
 
+import gc
 from typing import Any
 
 from numba.core.compiler import Compiler, Flags
@@ -37,6 +38,21 @@ class Lean(Compiler):
         super().__init__(*args, **named)
         if hasattr(self.state.flags, "_values"):
             self.state.flags = QuickFlags(self.state.flags)
+
+    def compile_extra(self, func: Any) -> Any:
+        """Compile one kernel, with the garbage collector off.
+
+        A compiler makes objects that stay, by the hundred thousand: each time it has made some, the
+        collector looks through all that the process holds, in vain. One compiles at a time, so
+        nobody else switches it on or off in between.
+        """
+        collecting = gc.isenabled()
+        gc.disable()
+        try:
+            return super().compile_extra(func)
+        finally:
+            if collecting:
+                gc.enable()
 
     def define_pipelines(self) -> Any:
         pipelines = super().define_pipelines()

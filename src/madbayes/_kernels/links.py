@@ -152,8 +152,9 @@ def link_pairs(
                     if hidden >= m and other == np.inf:
                         # from the nearest to a or b on: no other is nearer than the midpoint when
                         # the next one is farther off than both can be from the row
-                        p = a if to_a <= to_b else b
-                        far = np.sqrt(max(D[i, p], 0.0)) + np.sqrt(max(middle, 0.0))
+                        p, here = (a, to_a) if to_a <= to_b else (b, to_b)
+                        here = here if here > 0.0 else 0.0  # `max` is one more function to compile
+                        far = np.sqrt(here) + np.sqrt(middle if middle > 0.0 else 0.0)
                         for s in range(k):
                             c = order[p, s]
                             if between[p, c] > far * far * slack:

@@ -79,10 +79,17 @@ def follow(columns, w, C, z, at, line, best, passes, gain, limit, hope):
     k, turn, before = C.shape[0], 0, np.inf
     while True:
         for c in range(k):
-            for j in range(d):
-                mean = C[c, j]
+            for j in range(0, d - 3, 4):  # four at a time: `line` is stored less often
+                m, m1, m2, m3 = C[c, j], C[c, j + 1], C[c, j + 2], C[c, j + 3]
                 for i in range(n):
-                    diff = columns[j, i] - mean
+                    diff, diff1 = columns[j, i] - m, columns[j + 1, i] - m1
+                    diff2, diff3 = columns[j + 2, i] - m2, columns[j + 3, i] - m3
+                    total = diff * diff + (line[i] if j > 0 else 0.0)
+                    line[i] = diff3 * diff3 + (diff2 * diff2 + (diff1 * diff1 + total))
+            for j in range(d - d % 4, d):
+                m = C[c, j]
+                for i in range(n):
+                    diff = columns[j, i] - m
                     line[i] = diff * diff + (line[i] if j > 0 else 0.0)
             for i in range(n):
                 nearer = c == 0 or line[i] < best[i]

@@ -25,7 +25,8 @@ def read_only(X):
 def moments(X, weight, origin, total):
     """Add the weighted sum of X - origin to `total`; return (weight, largest |X - origin|)."""
     if X.size > FEW:
-        return moments_of_many(X, weight, origin, total)
+        farthest = np.zeros(len(total))
+        return moments_of_many(X, weight, origin, total, farthest), float(farthest.max())
     with np.errstate(over="ignore", invalid="ignore"):
         shifted = X - origin
         largest = max(shifted.max(), -shifted.min())
@@ -37,19 +38,19 @@ def moments(X, weight, origin, total):
 
 
 @kernel
-def moments_of_many(X, weight, origin, total):
-    """The same, to the bit."""
+def moments_of_many(X, weight, origin, total, farthest):
+    """The same, to the bit; the largest of each column, which LLVM makes into vectors."""
     weighted = weight.shape[0] > 0
     sum_weight = 0.0
-    largest = 0.0
     for i in range(X.shape[0]):
         w = weight[i] if weighted else 1.0
         sum_weight += w
         for j in range(X.shape[1]):
             v = np.float64(X[i, j]) - origin[j]
             total[j] += w * v
-            largest = abs(v) if abs(v) > largest else largest
-    return sum_weight, largest
+            v = abs(v)
+            farthest[j] = v if v > farthest[j] else farthest[j]
+    return sum_weight
 
 
 def in_turn(values):
