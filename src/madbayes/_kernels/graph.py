@@ -170,16 +170,15 @@ def common_parts(one, other, head, labels, first, after):
 
 
 @kernel
-def reorder(indptr, indices, data, order, place, new_indptr, new_indices, new_data):
-    """The same graph, its nodes in another order: node i comes to `place[i]`."""
-    filled = 0
-    for r in range(order.size):
+def reorder(indptr, indices, data, order, place, begin, end, new_indptr, new_indices, new_data):
+    """Rows `begin` to `end` of the same graph in another order: node i comes to `place[i]`."""
+    for r in range(begin, end):
         i = order[r]
+        filled = new_indptr[r]
         for e in range(indptr[i], indptr[i + 1]):
             new_indices[filled] = place[indices[e]]
             new_data[filled] = data[e]
             filled += 1
-        new_indptr[r + 1] = filled
 
 
 @kernel
@@ -192,15 +191,31 @@ def sort_nodes(z, place, order):
 
 @kernel
 def contract(
-    indptr, indices, data, w, z, start, order, slot, there, new_indptr, new_indices, new_data, new
+    indptr,
+    indices,
+    data,
+    w,
+    z,
+    start,
+    order,
+    first_cluster,
+    last_cluster,
+    filled,
+    slot,
+    there,
+    new_indptr,
+    new_indices,
+    new_data,
+    new,
 ):
-    """The graph whose nodes are the clusters 0 … k-1, and `new`: their links to others and weights.
+    """The graph whose nodes are the clusters, and `new`: their links to others and weights.
 
-    `start` and `order`: the nodes of each cluster. `slot`, full of -1: where the links of the
-    present cluster to each other one are summed. `there` is room for one number for each node.
+    Of the rows from `first_cluster` to `last_cluster`; they are written from `filled` on, and the
+    place after the last one is returned. `start` and `order`: the nodes of each cluster. `slot`,
+    full of -1: where the links of the present cluster to each other one are summed. `there` is
+    room for one number for each node.
     """
-    filled = 0
-    for c in range(slot.size):
+    for c in range(first_cluster, last_cluster):
         begin = filled
         weight, outside = 0.0, 0.0
         for m in range(start[c], start[c + 1]):
@@ -223,7 +238,8 @@ def contract(
         for e in range(begin, filled):
             outside += new_data[e]
         new[0, c], new[1, c] = outside, weight
-        new_indptr[c + 1] = filled
+        new_indptr[c + 1] = filled - begin
+    return filled
 
 
 @kernel

@@ -20,6 +20,7 @@ FINER = 1.5  # times as many: pieces of one layer and the next
 LAYERS = 3
 SMALL = 4  # nodes a piece, on average: below, a layer is as large as the graph
 TIDY = 4  # times fewer clusters: nodes are put in their order again
+LARGE = 2**18  # half-edges: single nodes are not merged on many levels at the first θ
 CACHED = 8192  # clusters whose sums the cache holds, whatever the order
 
 
@@ -54,24 +55,26 @@ def anneal(graph: Graph, thetas: Iterable[float], rng: np.random.RandomState) ->
     tidied = graph.n  # clusters when nodes were put in their order
     for theta in thetas:
         if theta < merges:
-            higher = gather(small, theta)
+            higher = gather(small, theta, levels=small is not graph or graph.indices.size < LARGE)
+            moves = 0
             if higher.k == parts.k:
                 merges = merging(small)
             elif small is graph:
-                parts = higher
-                small = parts.contracted()
+                parts, moves = higher, 1
             else:
                 parts.adopt(higher)
-                moves = pieces.move(parts, theta)
-                moves += parts.move(theta, LOOKS)[0]
-                small = pieces.contracted(parts) if moves else higher.contracted()
-            division = Division(parts.z[place], small.delta, small.w)
-            pieces.remember(parts)
-            if TIDY * parts.k < tidied and tidied > CACHED:
+                moves = pieces.move(parts, theta) + parts.move(theta, LOOKS)[0]
+            if TIDY * parts.k < tidied and tidied > CACHED:  # it makes contraction faster, too
                 tidied = parts.k
                 moved = parts.tidy()
                 pieces.tidy(moved)
                 place = moved[place]
+            if moves:
+                small = pieces.contracted(parts)
+            elif higher.k < small.n:
+                small = higher.contracted()
+            division = Division(parts.z[place], small.delta, small.w)
+            pieces.remember(parts)
         yield division
 
 

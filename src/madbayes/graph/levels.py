@@ -9,12 +9,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from madbayes._engine.threads import patient
+from madbayes._engine.threads import patient, shares, together
 from madbayes._kernels.graph import CUT, RATIO, WEIGHT, contract, reorder, settle, sort_nodes
 
 LOOKS = 4  # at each node, on average, before going on to the next θ
 FEW = 0.05  # of the nodes moved: not worth another level
 BRIEF = 2**22  # looks at a link
+SHARED = 2**18  # half-edges for a thread: with fewer it is not worth waking
 
 
 class Graph(NamedTuple):
@@ -110,31 +111,55 @@ def by_cluster(labels: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def contracted(graph: Graph, labels: np.ndarray, k: int) -> Graph:
-    """The graph whose nodes are the clusters."""
+    """The graph whose nodes are the clusters. Threads share them: each row is for itself."""
     size = graph.indices.size
-    indptr, slot = np.zeros(k + 1, np.int64), np.full(k, -1, np.int32)
-    indices, data, sums = np.empty(size, np.int32), np.empty(size), np.empty((2, k))
-    nodes, room = by_cluster(labels, k), np.empty(graph.n, np.int32)
-    contract(*graph[:3], graph.w, labels, *nodes, slot, room, indptr, indices, data, sums)
-    filled = int(indptr[-1])
-    return Graph(indptr, indices[:filled], data[:filled], *sums)
+    links = no_links(k, size, graph.data.dtype)
+    sums, (start, order) = np.empty((2, k)), by_cluster(labels, k)
+    each = shares(size, SHARED)
+    clusters, begins = [(0, k)], [0]
+    if len(each) > 1:
+        most = np.r_[0, np.cumsum(np.diff(graph.indptr)[order])][start]  # if no links are joined
+        ends = [*np.searchsorted(most, [begin for begin, _ in each]), k]
+        clusters = list(zip(ends[:-1], ends[1:], strict=True))
+        begins = [int(most[first]) for first, _ in clusters]
+
+    def part(i: int) -> int:
+        room = np.full(k, -1, np.int32), np.empty(graph.n, np.int32)
+        nodes = start, order, *clusters[i], begins[i]
+        return contract(*graph[:3], graph.w, labels, *nodes, *room, *links, sums)
+
+    filled = 0
+    for begin, end in zip(begins, together(part, list(range(len(each)))), strict=True):
+        for at in range(begin, end, SHARED) if begin > filled else ():  # close the gap
+            here, to = slice(at, min(at + SHARED, end)), at - begin + filled
+            for values in links[1:]:
+                values[to : to + here.stop - at] = values[here]
+        filled += end - begin
+    np.cumsum(links[0], out=links[0])
+    return Graph(links[0], links[1][:filled], links[2][:filled], *sums)
+
+
+def no_links(n: int, size: int, dtype: np.dtype) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Room for a graph of n nodes."""
+    return np.zeros(n + 1, np.int64), np.empty(size, np.int32), np.empty(size, dtype)
 
 
 def reordered(graph: Graph, order: np.ndarray) -> tuple[Graph, np.ndarray]:
     """The graph with its nodes in this order, and where each of them is."""
     place = np.empty_like(order)
     place[order] = np.arange(graph.n, dtype=np.int32)
-    indptr = np.zeros_like(graph.indptr)
-    indices, data = np.empty_like(graph.indices), np.empty_like(graph.data)
-    reorder(*graph[:3], order, place, indptr, indices, data)
-    return Graph(indptr, indices, data, graph.delta[order], graph.w[order]), place
+    links = no_links(graph.n, graph.indices.size, graph.data.dtype)
+    np.cumsum(np.diff(graph.indptr)[order], out=links[0][1:])
+    rows = shares(graph.n, max(1, SHARED * graph.n // max(graph.indices.size, 1)))
+    together(lambda share: reorder(*graph[:3], order, place, *share, *links), rows)
+    return Graph(*links, graph.delta[order], graph.w[order]), place
 
 
-def gather(graph: Graph, theta: float) -> Parts:
-    """From single nodes, moves and merges on as many levels as it takes."""
+def gather(graph: Graph, theta: float, *, levels: bool = True) -> Parts:
+    """From single nodes, moves and merges on as many levels as it takes, or on one."""
     parts = Parts.single(graph)
     parts.move(theta, LOOKS)
-    if graph.n - parts.k > FEW * graph.n:
+    if levels and graph.n - parts.k > FEW * graph.n:
         higher = gather(parts.contracted(), theta)
         if higher.k < parts.k:
             parts.move(theta, LOOKS, parts.adopt(higher))

@@ -286,4 +286,5 @@ def rewired(graph: Graph, cut: str, rng: np.random.RandomState) -> Graph:
     ends = rng.permutation(np.r_[rows[once], graph.indices[once]])
     u, v = ends[: ends.size // 2], ends[ends.size // 2 :]
     apart = u != v
-    return connected_part(from_edges(u[apart], v[apart], graph.data[once][apart], graph.n), cut)[0]
+    weight = graph.data[once][apart].astype(np.float64)
+    return connected_part(from_edges(u[apart], v[apart], weight, graph.n), cut)[0]
