@@ -142,7 +142,9 @@ def shares(size: int, enough: int) -> list[tuple[int, int]]:
 
     How many there are depends on the machine: for work whose result does not depend on it.
     """
-    count = max(1, min(_here.threads, size // enough))
+    count = min(_here.threads, size // enough)
+    if count < 2:
+        return [(0, size)]
     ends = [size * i // count for i in range(count + 1)]
     return list(zip(ends[:-1], ends[1:], strict=True))
 

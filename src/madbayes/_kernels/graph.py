@@ -78,11 +78,16 @@ def settle(
             asked[i] = 0
             # Without branches that depend on what is read: the processor would guess, and wait.
             begin, end, p = indptr[i], indptr[i + 1], z[i]
+            apart = 0
             for e in range(begin, end):
                 there[e - begin] = z[indices[e]]
+                apart |= there[e - begin] ^ p
+            d, wi = delta[i], w[i]
+            if apart == 0 and d >= theta * wi:
+                continue  # all neighbours are in p: elsewhere or alone it would cost more
             for e in range(begin, end):
                 sums[there[e - begin], LINKS] += data[e]
-            d, wi, own = delta[i], w[i], sums[p, LINKS]
+            own = sums[p, LINKS]
             weight, cut, phi = sums[p, WEIGHT], sums[p, CUT], sums[p, RATIO]
             # What leaving p adds to F, and the least that arriving elsewhere adds.
             best, lowest = NOWHERE, np.inf
@@ -182,11 +187,51 @@ def reorder(indptr, indices, data, order, place, begin, end, new_indptr, new_ind
 
 
 @kernel
-def sort_nodes(z, place, order):
-    """The nodes in the order of their clusters; `place` is where those of each cluster begin."""
+def count_nodes(z, k, cut, weight, sums, N):
+    """`sums` and N of the clusters 0 … k-1; the other slots are empty."""
+    for c in range(k):
+        sums[c, WEIGHT], sums[c, CUT], sums[c, RATIO] = weight[c], cut[c], cut[c] / weight[c]
+        sums[c, LINKS] = 0.0
+    for c in range(k, N.size):
+        for x in range(4):
+            sums[c, x] = 0.0
+    for c in range(N.size):
+        N[c] = 0
     for i in range(z.size):
-        order[place[z[i]]] = i
-        place[z[i]] += 1
+        N[z[i]] += 1
+
+
+@kernel
+def close_gaps(z, sums, N, new):
+    """Clusters that have nodes come to be 0 … k-1, in their order; returns k."""
+    k = 0
+    for c in range(N.size):
+        if N[c] > 0:
+            new[c] = k
+            if k < c:
+                N[k], N[c] = N[c], 0
+                for x in range(4):
+                    sums[k, x], sums[c, x] = sums[c, x], 0.0
+            k += 1
+    for i in range(z.size):
+        z[i] = new[z[i]]
+    return k
+
+
+@kernel
+def sort_nodes(z, start, order):
+    """The nodes in the order of their clusters; `start`, full of 0, is where those of each begin."""
+    k = start.size - 1
+    for i in range(z.size):
+        start[z[i] + 1] += 1
+    for c in range(k):
+        start[c + 1] += start[c]
+    for i in range(z.size):
+        order[start[z[i]]] = i
+        start[z[i]] += 1
+    for c in range(k, 0, -1):
+        start[c] = start[c - 1]
+    start[0] = 0
 
 
 @kernel
@@ -201,6 +246,7 @@ def contract(
     first_cluster,
     last_cluster,
     filled,
+    inner,
     slot,
     there,
     new_indptr,
@@ -212,29 +258,34 @@ def contract(
 
     Of the rows from `first_cluster` to `last_cluster`; they are written from `filled` on, and the
     place after the last one is returned. `start` and `order`: the nodes of each cluster. `slot`,
-    full of -1: where the links of the present cluster to each other one are summed. `there` is
-    room for one number for each node.
+    full of -1: where the links of the present cluster to each other one are summed, and at `inner`
+    those within. `there` is room for one number for each node.
     """
     for c in range(first_cluster, last_cluster):
         begin = filled
+        slot[c] = inner  # one branch less
         weight, outside = 0.0, 0.0
         for m in range(start[c], start[c + 1]):
             i = order[m]
             weight += w[i]
             first, last = indptr[i], indptr[i + 1]
+            apart = 0
             for e in range(first, last):
                 there[e - first] = z[indices[e]]
+                apart |= there[e - first] ^ c
+            if apart == 0:
+                continue
             for e in range(first, last):
                 q = there[e - first]
-                if q != c:
-                    at = slot[q]
-                    if at < begin:
-                        slot[q] = filled
-                        new_indices[filled] = q
-                        new_data[filled] = data[e]
-                        filled += 1
-                    else:
-                        new_data[at] += data[e]
+                at = slot[q]
+                if at < begin:
+                    slot[q] = filled
+                    new_indices[filled] = q
+                    new_data[filled] = data[e]
+                    filled += 1
+                else:
+                    new_data[at] += data[e]
+        slot[c] = -1
         for e in range(begin, filled):
             outside += new_data[e]
         new[0, c], new[1, c] = outside, weight

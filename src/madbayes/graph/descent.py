@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from madbayes._kernels.graph import CUT, WEIGHT, common_parts
+from madbayes._kernels.graph import common_parts
 from madbayes.graph.levels import LOOKS, Graph, Parts, contracted, gather, reordered
 
 FINER = 1.5  # times as many: pieces of one layer and the next
@@ -104,17 +104,15 @@ class Pieces:
         moves = 0
         if not self.layers:
             return 0
-        cut, weight = (parts.sums[: parts.k, x].copy() for x in (CUT, WEIGHT))
-        z = parts.z[self.layers[-1].first]
+        now, z = parts, parts.z[self.layers[-1].first]
         for i, layer in reversed(list(enumerate(self.layers))):
-            pieces = Parts(layer.graph, z, cut, weight)
-            moves += pieces.move(theta, LOOKS)[0]
-            cut, weight = (pieces.sums[: pieces.k, x].copy() for x in (CUT, WEIGHT))
+            now = Parts(layer.graph, z, *now.cut_and_weight())
+            moves += now.move(theta, LOOKS)[0]
             if i:
-                z = pieces.z[layer.labels[self.layers[i - 1].first]]
+                z = now.z[layer.labels[self.layers[i - 1].first]]
         if moves:
             parts.z = self.layers[0].labels
-            parts.adopt(pieces)
+            parts.adopt(now)
         return moves
 
     def contracted(self, parts: Parts) -> Graph:
@@ -146,7 +144,7 @@ def common(one: np.ndarray, other: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """What two divisions have in common: labels by first appearance, and a node of each."""
     n = one.size
     labels, first, after = (np.empty(n, np.int32) for _ in range(3))
-    k = common_parts(one, other, np.full(int(one.max()) + 1, -1, np.int32), labels, first, after)
+    k = common_parts(one, other, np.full(n, -1, np.int32), labels, first, after)
     return labels, first[:k].copy()
 
 

@@ -10,7 +10,16 @@ from typing import NamedTuple
 import numpy as np
 
 from madbayes._engine.threads import patient, shares, together
-from madbayes._kernels.graph import CUT, RATIO, WEIGHT, contract, reorder, settle, sort_nodes
+from madbayes._kernels.graph import (
+    CUT,
+    WEIGHT,
+    close_gaps,
+    contract,
+    count_nodes,
+    reorder,
+    settle,
+    sort_nodes,
+)
 
 LOOKS = 4  # at each node, on average, before going on to the next θ
 FEW = 0.05  # of the nodes moved: not worth another level
@@ -47,8 +56,8 @@ class Parts:
         self, graph: Graph, labels: np.ndarray, cut: np.ndarray, weight: np.ndarray
     ) -> None:
         self.graph, self.z = graph, labels
-        self.sums = np.zeros((graph.n, 4))
         whole = np.int32
+        self.sums, self.N = np.empty((graph.n, 4)), np.empty(graph.n, whole)
         self.room = np.empty(graph.n, whole), np.empty(graph.n), np.empty(graph.n, whole)
         self._count(cut, weight)
 
@@ -58,10 +67,8 @@ class Parts:
         return cls(graph, np.arange(graph.n, dtype=np.int32), graph.delta, graph.w)
 
     def _count(self, cut: np.ndarray, weight: np.ndarray) -> None:
-        self.k = k = weight.size
-        self.sums[:k, WEIGHT], self.sums[:k, CUT], self.sums[:k, RATIO] = weight, cut, cut / weight
-        self.sums[k:] = 0.0
-        self.N = np.bincount(self.z, minlength=self.graph.n)
+        self.k = weight.size
+        count_nodes(self.z, self.k, cut, weight, self.sums, self.N)
 
     def move(
         self, theta: float, looks: int, asked: np.ndarray | None = None, *, exact: bool = False
@@ -75,20 +82,17 @@ class Parts:
         moves, settled = patient(
             settle, *graph, *state, theta, asked, exact, looks * graph.n, brief=brief
         )
-        if moves:  # close the gaps
-            filled = self.N > 0
-            self.z = (np.cumsum(filled, dtype=np.int32) - 1)[self.z]
-            self.k = int(np.count_nonzero(filled))
-            self.sums[: self.k], self.N[: self.k] = self.sums[filled], self.N[filled]
-            self.sums[self.k :], self.N[self.k :] = 0.0, 0
+        if moves:
+            self.k = close_gaps(self.z, self.sums, self.N, self.room[2])
         return moves, settled
 
-    def adopt(self, higher: "Parts") -> np.ndarray:
-        """Merge clusters as `higher` has them; returns which nodes are in one that was merged."""
-        merged = higher.N[: higher.k] > 1
+    def adopt(self, higher: "Parts") -> None:
+        """Merge clusters as `higher` has them."""
         self.z = higher.z[self.z]
-        self._count(higher.sums[: higher.k, CUT], higher.sums[: higher.k, WEIGHT])
-        return merged.astype(np.uint8)[self.z]
+        self._count(*higher.cut_and_weight())
+
+    def cut_and_weight(self) -> tuple[np.ndarray, np.ndarray]:
+        return self.sums[: self.k, CUT].copy(), self.sums[: self.k, WEIGHT].copy()
 
     def contracted(self) -> Graph:
         return contracted(self.graph, self.z, self.k)
@@ -103,19 +107,17 @@ class Parts:
 
 def by_cluster(labels: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
     """Where the nodes of each cluster begin in the order of clusters, and that order."""
-    start = np.zeros(k + 1, np.int64)
-    np.cumsum(np.bincount(labels, minlength=k), out=start[1:])
-    order = np.empty(labels.size, np.int32)
-    sort_nodes(labels, start.copy(), order)
+    start, order = np.zeros(k + 1, np.int64), np.empty(labels.size, np.int32)
+    sort_nodes(labels, start, order)
     return start, order
 
 
 def contracted(graph: Graph, labels: np.ndarray, k: int) -> Graph:
     """The graph whose nodes are the clusters. Threads share them: each row is for itself."""
     size = graph.indices.size
-    links = no_links(k, size, graph.data.dtype)
-    sums, (start, order) = np.empty((2, k)), by_cluster(labels, k)
     each = shares(size, SHARED)
+    links = no_links(k, size + len(each), graph.data.dtype)  # one more for what is within
+    sums, (start, order) = np.empty((2, k)), by_cluster(labels, k)
     clusters, begins = [(0, k)], [0]
     if len(each) > 1:
         most = np.r_[0, np.cumsum(np.diff(graph.indptr)[order])][start]  # if no links are joined
@@ -125,7 +127,7 @@ def contracted(graph: Graph, labels: np.ndarray, k: int) -> Graph:
 
     def part(i: int) -> int:
         room = np.full(k, -1, np.int32), np.empty(graph.n, np.int32)
-        nodes = start, order, *clusters[i], begins[i]
+        nodes = start, order, *clusters[i], begins[i], size + i
         return contract(*graph[:3], graph.w, labels, *nodes, *room, *links, sums)
 
     filled = 0
@@ -162,5 +164,7 @@ def gather(graph: Graph, theta: float, *, levels: bool = True) -> Parts:
     if levels and graph.n - parts.k > FEW * graph.n:
         higher = gather(parts.contracted(), theta)
         if higher.k < parts.k:
-            parts.move(theta, LOOKS, parts.adopt(higher))
+            parts.adopt(higher)
+            merged = (higher.N[: higher.k] > 1).view(np.uint8)
+            parts.move(theta, LOOKS, merged[parts.z])
     return parts

@@ -58,7 +58,7 @@ DOUBTLESS = 2.0  # one that no other run would change
 BEYOND_CHANCE = 1.02  # modularity, against the highest of the random graphs
 FAR, NEAR = 0.5, 0.9  # of the graph's score and modularity: random graphs below are no rivals
 ABOVE = 1.5  # standard deviations above the mean: what the highest of nine is like
-FEW = 3  # random graphs, before their scores rule out a plateau
+FEW = 3  # random graphs, before their scores rule out a plateau or are too low to matter
 RANDOM_EDGES = 50_000  # half-edges of all random graphs together
 RANDOM_GRAPHS = 9  # at most
 
@@ -127,6 +127,10 @@ def find_path(
             no_plateau = score <= STANDS_OUT or (score <= chance and len(seen) >= FEW)
             if no_plateau and Q <= BEYOND_CHANCE * chance_modularity:
                 break  # nothing stands out, whatever the others are like
+            highest = np.max(seen, axis=0)
+            clear = highest[1] < NEAR * Q if no_plateau else highest[0] < FAR * STANDS_OUT
+            if clear and len(seen) >= FEW:
+                break  # it does
     choice = choose(path, chance, chance_modularity)
     at = int(np.searchsorted(-thetas, -choice.resolution))
     starts = [path.labels_at(choice.resolution)]
