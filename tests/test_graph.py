@@ -20,7 +20,7 @@ from sklearn.metrics import normalized_mutual_info_score as nmi
 from sklearn.neighbors import kneighbors_graph
 
 from madbayes import GraphCut, cli, penalties
-from madbayes._kernels.graph import settle
+from madbayes._kernels.graph_moves import settle
 from madbayes.graph import search as graph_search
 from madbayes.graph.descent import Pieces, common
 from madbayes.graph.graph_cut import SHARED

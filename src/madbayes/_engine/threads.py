@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from functools import partial
+from itertools import pairwise
 from numbers import Integral
 from operator import itemgetter
 from typing import Any
@@ -146,7 +147,7 @@ def shares(size: int, enough: int) -> list[tuple[int, int]]:
     if count < 2:
         return [(0, size)]
     ends = [size * i // count for i in range(count + 1)]
-    return list(zip(ends[:-1], ends[1:], strict=True))
+    return list(pairwise(ends))
 
 
 def together(function: Callable[[Any], Any], items: list[Any]) -> list[Any]:

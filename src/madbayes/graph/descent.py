@@ -14,14 +14,21 @@ from typing import NamedTuple
 import numpy as np
 
 from madbayes._kernels.graph import common_parts
-from madbayes.graph.levels import LOOKS, Graph, Parts, contracted, gather, reordered
+from madbayes.graph.levels import (
+    CACHED,
+    LARGE,
+    LOOKS,
+    Graph,
+    Parts,
+    contracted,
+    gather,
+    reordered,
+)
 
 FINER = 1.5  # times as many: pieces of one layer and the next
 LAYERS = 3
 SMALL = 4  # nodes a piece, on average: below, a layer is as large as the graph
 TIDY = 4  # times fewer clusters: nodes are put in their order again
-LARGE = 2**18  # half-edges: single nodes are not merged on many levels at the first θ
-CACHED = 8192  # clusters whose sums the cache holds, whatever the order
 
 
 @dataclass(frozen=True)
@@ -55,6 +62,7 @@ def anneal(graph: Graph, thetas: Iterable[float], rng: np.random.RandomState) ->
     tidied = graph.n  # clusters when nodes were put in their order
     for theta in thetas:
         if theta < merges:
+            # A large graph is merged once at first: the next θ goes on from there, on all levels.
             higher = gather(small, theta, levels=small is not graph or graph.indices.size < LARGE)
             moves = 0
             if higher.k == parts.k:

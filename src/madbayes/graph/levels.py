@@ -5,26 +5,21 @@ always the neighbours of those that moved. A sweep takes nodes in the order in w
 in memory: any other order is slow where the graph is larger than the cache (docs/adr/0011).
 """
 
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
 
 from madbayes._engine.threads import patient, shares, together
-from madbayes._kernels.graph import (
-    CUT,
-    WEIGHT,
-    close_gaps,
-    contract,
-    count_nodes,
-    reorder,
-    settle,
-    sort_nodes,
-)
+from madbayes._kernels.graph import contract, reorder, sort_nodes
+from madbayes._kernels.graph_moves import CUT, WEIGHT, close_gaps, count_nodes, restless, settle
 
 LOOKS = 4  # at each node, on average, before going on to the next θ
 FEW = 0.05  # of the nodes moved: not worth another level
 BRIEF = 2**22  # looks at a link
-SHARED = 2**18  # half-edges for a thread: with fewer it is not worth waking
+LARGE = 2**18  # half-edges: below, threads and short cuts are not worth it
+CACHED = 8192  # clusters whose sums the cache holds, whatever the order of nodes
+SHARED = 2**17  # half-edges for a thread: with fewer it is not worth waking
 
 
 class Graph(NamedTuple):
@@ -76,7 +71,7 @@ class Parts:
         """Nodes move while that lowers F, first those `asked`: how often, and if no other would."""
         graph = self.graph
         if asked is None:
-            asked = np.ones(graph.n, np.uint8)
+            asked = self.restless(theta)
         state = self.z, self.sums, self.N, self.k, *self.room
         brief = graph.indices.size * looks < BRIEF
         moves, settled = patient(
@@ -85,6 +80,20 @@ class Parts:
         if moves:
             self.k = close_gaps(self.z, self.sums, self.N, self.room[2])
         return moves, settled
+
+    def restless(self, theta: float) -> np.ndarray:
+        """Who is asked: of a large graph with few clusters, where hardly anybody moves, those who
+        would. Threads find that out; each needs room for the links to all clusters."""
+        graph = self.graph
+        asked = np.ones(graph.n, np.uint8)
+        if graph.indices.size >= LARGE and self.k <= CACHED:
+
+            def part(share: tuple[int, int]) -> None:
+                room = np.zeros(self.k), np.empty(graph.n, np.int32)
+                restless(*graph, self.z, self.sums, self.N, theta, *share, *room, asked)
+
+            together(part, rows_for_threads(graph))
+        return asked
 
     def adopt(self, higher: "Parts") -> None:
         """Merge clusters as `higher` has them."""
@@ -122,7 +131,7 @@ def contracted(graph: Graph, labels: np.ndarray, k: int) -> Graph:
     if len(each) > 1:
         most = np.r_[0, np.cumsum(np.diff(graph.indptr)[order])][start]  # if no links are joined
         ends = [*np.searchsorted(most, [begin for begin, _ in each]), k]
-        clusters = list(zip(ends[:-1], ends[1:], strict=True))
+        clusters = list(pairwise(ends))
         begins = [int(most[first]) for first, _ in clusters]
 
     def part(i: int) -> int:
@@ -152,9 +161,13 @@ def reordered(graph: Graph, order: np.ndarray) -> tuple[Graph, np.ndarray]:
     place[order] = np.arange(graph.n, dtype=np.int32)
     links = no_links(graph.n, graph.indices.size, graph.data.dtype)
     np.cumsum(np.diff(graph.indptr)[order], out=links[0][1:])
-    rows = shares(graph.n, max(1, SHARED * graph.n // max(graph.indices.size, 1)))
+    rows = rows_for_threads(graph)
     together(lambda share: reorder(*graph[:3], order, place, *share, *links), rows)
     return Graph(*links, graph.delta[order], graph.w[order]), place
+
+
+def rows_for_threads(graph: Graph) -> list[tuple[int, int]]:
+    return shares(graph.n, max(1, SHARED * graph.n // max(graph.indices.size, 1)))
 
 
 def gather(graph: Graph, theta: float, *, levels: bool = True) -> Parts:
