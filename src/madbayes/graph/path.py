@@ -12,9 +12,10 @@
    Where the next division has not the next number of clusters, the steps between were not seen:
    one step of the ladder is taken off.
 4. *Chance.* The same for random graphs with the same degrees, several when the graph is small;
-   none where the score is beyond what any of them reaches, no more when nothing can stand out, and
-   one run of those that are far below. A plateau counts when its score is above theirs, and not
-   small. Of several that count, the one is taken that is most in *excess* of an even staircase.
+   none where the score is beyond what any of them reaches, or where only modularity counts and
+   that is; no more when it is clear what stands out, and one run of those that are far below. A
+   plateau counts when its score is above theirs, and not small. Of several that count, the one is
+   taken that is most in *excess* of an even staircase.
 5. *No plateau.* Many large graphs have communities within communities and no level stands out.
    Then the division with the highest modularity (Newman & Girvan 2004) is taken, if that is above
    what chance gives; otherwise the connected components.
@@ -38,15 +39,7 @@ from madbayes._search.staircase import Choice, Staircase, in_words, plateau
 from madbayes.graph.descent import Division, anneal, effective_number, modularity
 from madbayes.graph.input import check_graph, connected_part, from_edges
 from madbayes.graph.levels import LOOKS, contracted
-from madbayes.graph.search import (
-    LOWEST,
-    NOTHING,
-    TOP,
-    Graph,
-    combine,
-    measure,
-    runs,
-)
+from madbayes.graph.search import LOWEST, NOTHING, TOP, Graph, combine, measure, runs
 
 FINE, COARSE = 0.05, 0.1  # log θ from one step to the next, for small and for large graphs
 FINE_EDGES = 100_000  # half-edges of a small graph
@@ -55,6 +48,7 @@ SAME = 1.05  # K within this factor is one plateau
 STANDS_OUT = 0.4  # the least score of a plateau
 CLEAR = 1.0  # a score that no random graph reaches
 DOUBTLESS = 2.0  # one that no other run would change
+SURELY = 1.5  # times the modularity expected by a formula, which is right within a fifth
 BEYOND_CHANCE = 1.02  # modularity, against the highest of the random graphs
 FAR, NEAR = 0.5, 0.9  # of the graph's score and modularity: random graphs below are no rivals
 ABOVE = 1.5  # standard deviations above the mean: what the highest of nine is like
@@ -115,9 +109,10 @@ def find_path(
     thetas = TOP * graph.unit * np.exp(-step * np.arange(np.log(TOP / LOWEST) / step))
     n_runs = runs(graph, RUNS, effort)
     path, each = descend(graph, thetas, n_runs, rng, run)
-    chance, chance_modularity = 0.0, 0.0
+    chance, chance_modularity = 0.0, expected_modularity(graph)
     score, Q = path.figures["score"].max(), path.figures["modularity"].max()
-    if Q > 0 and score < CLEAR:  # 4.
+    decided = score >= CLEAR or (score <= STANDS_OUT and Q > SURELY * chance_modularity)
+    if Q > 0 and not decided:  # 4.
         seen = []
         for _ in range(int(np.clip(RANDOM_EDGES // size, 1, RANDOM_GRAPHS))):
             random = rewired(graph, cut, rng)
@@ -281,6 +276,15 @@ def staircase(graph: Graph, found: list[Division], step: float) -> Staircase:
         "middle": np.sqrt(first) * np.sqrt(end),
     }
     return replace(path, price_high=high, figures=figures)
+
+
+def expected_modularity(graph: Graph) -> float:
+    """About what random graphs with these degrees have (Reichardt & Bornholdt 2007); 1 of weights,
+    for which there is no such formula."""
+    degree = np.diff(graph.indptr)
+    if not degree.any() or graph.data.min() < graph.data.max():
+        return 1.0
+    return float(0.97 * np.sqrt(degree).mean() / degree.mean())
 
 
 def rewired(graph: Graph, cut: str, rng: np.random.RandomState) -> Graph:
