@@ -7,7 +7,7 @@ threads. A pool lives for one fit only: nothing is left over to break after `os.
 import os
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from functools import partial
@@ -150,9 +150,9 @@ def shares(size: int, enough: int) -> list[tuple[int, int]]:
     return list(pairwise(ends))
 
 
-def together(function: Callable[[Any], Any], items: list[Any]) -> list[Any]:
+def together(function: Callable[[Any], Any], items: Sequence[Any]) -> list[Any]:
     """`run(function, items)` of the fit that this thread works for; one by one in its workers."""
-    if _here.run is None:
+    if _here.run is None or len(items) == 1:
         return [function(item) for item in items]
     return _here.run(function, items)
 

@@ -141,7 +141,7 @@ def contract(
         for e in range(begin, filled):
             outside += new_data[e]
         new[0, c], new[1, c] = outside, weight
-        new_indptr[c + 1] = filled - begin
+        new_indptr[c + 1] = filled
     return filled
 
 

@@ -139,14 +139,16 @@ def contracted(graph: Graph, labels: np.ndarray, k: int) -> Graph:
         nodes = start, order, *clusters[i], begins[i], size + i
         return contract(*graph[:3], graph.w, labels, *nodes, *room, *links, sums)
 
+    parts = range(len(each))
     filled = 0
-    for begin, end in zip(begins, together(part, list(range(len(each)))), strict=True):
-        for at in range(begin, end, SHARED) if begin > filled else ():  # close the gap
-            here, to = slice(at, min(at + SHARED, end)), at - begin + filled
-            for values in links[1:]:
-                values[to : to + here.stop - at] = values[here]
+    for (first, last), begin, end in zip(clusters, begins, together(part, parts), strict=True):
+        if begin > filled:  # close the gap
+            links[0][first + 1 : last + 1] -= begin - filled
+            for at in range(begin, end, SHARED):
+                here, to = slice(at, min(at + SHARED, end)), at - begin + filled
+                for values in links[1:]:
+                    values[to : to + here.stop - at] = values[here]
         filled += end - begin
-    np.cumsum(links[0], out=links[0])
     return Graph(links[0], links[1][:filled], links[2][:filled], *sums)
 
 
