@@ -20,13 +20,17 @@ from sklearn.metrics import normalized_mutual_info_score as nmi
 from sklearn.neighbors import kneighbors_graph
 
 from madbayes import GraphCut, cli, penalties
-from madbayes._kernels.graph import settle
+from madbayes._engine.threads import workers
+from madbayes._kernels.graph_moves import settle
+from madbayes.graph import descent, levels
+from madbayes.graph import input as graph_input
+from madbayes.graph import path as graph_path
 from madbayes.graph import search as graph_search
-from madbayes.graph.descent import Pieces, common
+from madbayes.graph.descent import Pieces, common, modularity
 from madbayes.graph.graph_cut import SHARED
 from madbayes.graph.input import check_graph, connected_part
 from madbayes.graph.kernel_cut import kernel_dp_means, least_sigma, objective, to_lambda
-from madbayes.graph.levels import Parts
+from madbayes.graph.levels import Parts, contracted, reordered
 from madbayes.graph.search import combine, measure, one_run
 
 CUTS = pytest.mark.parametrize("cut", ["normalized", "ratio"])
@@ -313,6 +317,87 @@ def test_threads_change_nothing():
     np.testing.assert_array_equal(one.path_.objective, two.path_.objective)
 
 
+@pytest.mark.parametrize("n_jobs", [1, 2, 5])
+def test_threads_contract_and_reorder_the_same_graph(monkeypatch, n_jobs):
+    monkeypatch.setattr(levels, "SHARED", 7)
+    A = random_graph(60, 0.2, 1, weighted=True)
+    graph = connected_part(check_graph(A), "normalized")[0]
+    labels = np.random.default_rng(0).permutation(np.arange(60) % 11).astype(np.int32)
+    with workers(n_jobs):
+        small = contracted(graph, labels, 11)
+        other, place = reordered(graph, np.argsort(labels, kind="stable").astype(np.int32))
+    dense = sp.csr_array((graph.data, graph.indices, graph.indptr)).toarray()
+    member = np.eye(11)[labels]
+    links = member.T @ dense @ member
+    np.fill_diagonal(links, 0)
+    found = sp.csr_array((small.data, small.indices, small.indptr), shape=(11, 11)).toarray()
+    np.testing.assert_allclose(found, links)
+    np.testing.assert_allclose(small.delta, links.sum(axis=1))
+    np.testing.assert_allclose(small.w, member.T @ graph.w)
+    found = sp.csr_array((other.data, other.indices, other.indptr), shape=(60, 60)).toarray()
+    np.testing.assert_array_equal(found[np.ix_(place, place)], dense)
+
+
+def test_threads_change_nothing_in_large_graphs(monkeypatch):
+    for module, name, value in (
+        (levels, "LARGE", 1000),
+        (descent, "LARGE", 1000),
+        (levels, "SHARED", 500),
+        (descent, "CACHED", 50),
+    ):
+        monkeypatch.setattr(module, name, value)
+    A, labels = planted(1500, 30, 16, 0.3)
+    assert A.nnz >= SHARED
+    one, *others = (GraphCut(random_state=0, n_jobs=n).fit(A) for n in (1, 2, 3))
+    for other in others:
+        np.testing.assert_array_equal(one.labels_, other.labels_)
+        np.testing.assert_array_equal(one.path_.objective, other.path_.objective)
+    assert nmi(one.labels_, labels) > 0.99
+    A = random_graph(40, 0.3, 0)
+    for module in (levels, descent):
+        monkeypatch.setattr(module, "LARGE", 0)
+    fitted = GraphCut(0.6, random_state=0).fit(A)
+    lowest = reference.lowest_neighbour(A, fitted.labels_, 0.6, "normalized")
+    assert fitted.converged_ and lowest > fitted.objective_ - 1e-8
+
+
+def test_who_would_move_is_who_moves(monkeypatch):
+    monkeypatch.setattr(levels, "LARGE", 0)
+    moved = 0
+    for seed in range(6):
+        A = random_graph(25, 0.15, seed, weighted=seed % 2 == 1, loops=seed % 3 == 1)
+        graph = connected_part(check_graph(A), "normalized")[0]
+        now = measure(graph, np.arange(graph.n) // 4)
+        for theta in (0.2, 0.9):
+            asked = Parts(graph, now.labels, now.cut, now.weight).restless(theta)
+            for i in range(graph.n):
+                parts = Parts(graph, now.labels.copy(), now.cut, now.weight)
+                only = (np.arange(graph.n) == i).astype(np.uint8)
+                stop, state = np.zeros(1, np.uint8), (parts.z, parts.sums, parts.N, parts.k)
+                moves = settle(*graph, *state, *parts.room, theta, only, False, 1, stop)[0]
+                assert moves == asked[i]
+                moved += moves
+    assert 30 < moved < 270
+
+
+def test_float32_holds_plain_weights_exactly(monkeypatch):
+    A = planted(400, 8, 10, 0.2)[0]
+    weights = A.copy()
+    weights.data = 1.0 + (weights.indices + np.repeat(np.arange(400), np.diff(A.indptr))) % 5
+    one, third = A * 1.0, A / 3.0
+    for graph, kind in ((one, "f4"), (weights, "f4"), (weights * 0.37, "f8"), (third, "f8")):
+        data = connected_part(check_graph(graph), "normalized")[0].data
+        assert data.dtype == kind
+        half, full = (GraphCut(r, random_state=0).fit(graph) for r in (0.5, "auto"))
+        with monkeypatch.context() as patch:
+            patch.setattr(graph_input, "halved", lambda data: False)
+            for model, r in ((half, 0.5), (full, "auto")):
+                double = GraphCut(r, random_state=0).fit(graph)
+                np.testing.assert_array_equal(model.labels_, double.labels_)
+                assert model.objective_ == double.objective_
+    assert not graph_input.halved(np.ones(2**24 + 2))
+
+
 def test_moves_end_when_they_are_stopped():
     A = random_graph(25, 0.3, 0)
     graph = connected_part(check_graph(A), "normalized")[0]
@@ -574,6 +659,30 @@ def test_nothing_stands_out_of_random_graphs():
     assert wrong <= 1
     for A in (np.ones((12, 12)) - np.eye(12), random_graph(2, 1.0, 0)):
         assert penalties.cut_path(A).best().strength == "none"
+
+
+def test_random_graphs_only_until_it_is_clear(monkeypatch):
+    made = []
+    rewired = graph_path.rewired
+    monkeypatch.setattr(graph_path, "rewired", lambda *a: made.append(1) or rewired(*a))
+    A = planted(300, 6, 8, 0.35, seed=1)[0]
+    model = GraphCut(random_state=0).fit(A)
+    assert model.evidence_.reason.startswith("a plateau") and len(made) == graph_path.FEW
+    made.clear()
+    X = np.random.default_rng(0).random((600, 6))  # high modularity, no plateau
+    A = kneighbors_graph(X, 10)
+    model = GraphCut(random_state=0).fit(A.maximum(A.T))
+    assert "modularity" in model.evidence_.reason and not made
+
+
+@pytest.mark.parametrize("degree", [2, 4, 12])
+def test_modularity_of_random_graphs_is_about_what_is_expected(degree):
+    graph = connected_part(check_graph(random_graph(500, degree / 500, degree)), "normalized")[0]
+    expected = graph_path.expected_modularity(graph)
+    found = [modularity(graph, d) for d in graph_path.divisions(graph, np.r_[0.9:0.01:-0.02], 0)]
+    assert 0.5 * expected < max(found) < 1.25 * expected < graph_path.SURELY * expected
+    weighted = graph._replace(data=graph.data * np.linspace(1, 2, graph.data.size))
+    assert graph_path.expected_modularity(weighted) == 1
 
 
 def test_isolated_nodes_and_pieces_on_the_path():

@@ -7,10 +7,11 @@ threads. A pool lives for one fit only: nothing is left over to break after `os.
 import os
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from functools import partial
+from itertools import pairwise
 from numbers import Integral
 from operator import itemgetter
 from typing import Any
@@ -113,6 +114,8 @@ class _Here(threading.local):
 
     stop = np.zeros(1, np.uint8)  # not 0: the fit was interrupted
     pool: ThreadPoolExecutor | None = None  # for what the thread does not do itself
+    threads = 1  # that it may use
+    run: Run | None = None  # the same as `workers` yields
 
 
 _here = _Here()
@@ -133,6 +136,25 @@ def patient(kernel: Callable[..., Any], *args: Any, brief: bool = False) -> Any:
     if stop[0]:
         raise Stopped
     return found
+
+
+def shares(size: int, enough: int) -> list[tuple[int, int]]:
+    """`size` things in a share for each thread of this fit, none of them smaller than `enough`.
+
+    How many there are depends on the machine: for work whose result does not depend on it.
+    """
+    count = min(_here.threads, size // enough)
+    if count < 2:
+        return [(0, size)]
+    ends = [size * i // count for i in range(count + 1)]
+    return list(pairwise(ends))
+
+
+def together(function: Callable[[Any], Any], items: Sequence[Any]) -> list[Any]:
+    """`run(function, items)` of the fit that this thread works for; one by one in its workers."""
+    if _here.run is None or len(items) == 1:
+        return [function(item) for item in items]
+    return _here.run(function, items)
 
 
 def _wait_for(futures: list[Any], stop: np.ndarray) -> list[Any]:
@@ -190,10 +212,10 @@ def workers(n_jobs: int | None, *, enough: bool = True) -> Iterator[Run]:
                 failed.append((i, error))
 
     pool = ThreadPoolExecutor(threads, "madbayes", begin)  # a thread starts when it is needed
-    before = _here.stop, _here.pool
+    before = _here.stop, _here.pool, _here.threads, _here.run
     with _blas:
         try:
-            _here.stop, _here.pool = stop, pool
+            _here.stop, _here.pool, _here.threads, _here.run = stop, pool, threads, run
             yield run
         except BaseException as error:
             interrupted = comes_from_interrupt(error)
@@ -202,7 +224,7 @@ def workers(n_jobs: int | None, *, enough: bool = True) -> Iterator[Run]:
                 raise KeyboardInterrupt from None
             raise
         finally:
-            _here.stop, _here.pool = before
+            _here.stop, _here.pool, _here.threads, _here.run = before
             pool.shutdown(wait=not stop[0], cancel_futures=True)
 
 

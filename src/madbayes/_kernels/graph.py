@@ -1,9 +1,8 @@
-"""Cuts of a graph: moves of nodes with exact changes of the objective, contraction, kernel passes.
+"""Cuts of a graph: sums over clusters, other orders of the nodes, contraction, kernel passes.
 
 A graph is CSR without its diagonal: `indptr`, `indices`, `data`. `delta` is each node's links to
-others (δ_i), `w` its weight (its degree, loops included, or 1). A partition is `z`; `W`, `cut` and
-`N` are weight, cut and number of nodes of each cluster. θ is `theta`: F = Σ_c (cut_c/W_c - θ).
-Serial, so that no result depends on threads. A gain must exceed TOL of what is compared.
+others (δ_i), `w` its weight (its degree, loops included, or 1). A partition is `z`.
+What is distance to one cluster and to another must differ by TOL of what is compared.
 """
 
 import numpy as np
@@ -11,8 +10,6 @@ import numpy as np
 from madbayes._kernels import kernel
 
 TOL = 1e-10
-NOWHERE, ALONE = -1, -2  # instead of a cluster
-WEIGHT, CUT, RATIO, LINKS = range(4)  # of a cluster: columns of `sums`
 
 
 @kernel
@@ -26,114 +23,6 @@ def cluster_sums(indptr, indices, data, delta, w, z, W, cut):
                 outside -= data[e]
         W[c] += w[i]
         cut[c] += outside
-
-
-@kernel
-def settle(
-    indptr,
-    indices,
-    data,
-    delta,
-    w,
-    z,
-    sums,
-    N,
-    k,
-    there,
-    changes,
-    free,
-    theta,
-    asked,
-    exact,
-    limit,
-    stop,
-):
-    """Move nodes while that lowers F; returns how many moves, and whether no other would lower it.
-
-    Nodes that are `asked` are taken in turn; a node that moves has its neighbours asked again. A
-    node may go to a cluster it has a link to, or become one of its own. `exact`: all nodes are
-    asked again until no move lowers F. Either way stop after `limit` looks at a node, or when
-    `stop` says so. `sums` and N have a slot for each node; clusters 0 … k-1 have nodes. `there`,
-    `changes` and `free` are room for one number for each node.
-    """
-    n = w.size
-    n_free = n - k
-    for c in range(k, n):
-        free[n - 1 - c] = c
-    moves, moves_before, looks, looks_before = 0, 0, 0, -1
-    while True:
-        if looks == looks_before:  # nobody was asked
-            if not exact or moves == moves_before:
-                return moves, exact
-            moves_before = moves  # once more over all nodes
-            for i in range(n):
-                asked[i] = 1
-        looks_before = looks
-        for i in range(n):
-            if asked[i] == 0:
-                continue
-            if looks >= limit or stop[0]:
-                return moves, False
-            looks += 1
-            asked[i] = 0
-            # Without branches that depend on what is read: the processor would guess, and wait.
-            begin, end, p = indptr[i], indptr[i + 1], z[i]
-            for e in range(begin, end):
-                there[e - begin] = z[indices[e]]
-            for e in range(begin, end):
-                sums[there[e - begin], LINKS] += data[e]
-            d, wi, own = delta[i], w[i], sums[p, LINKS]
-            weight, cut, phi = sums[p, WEIGHT], sums[p, CUT], sums[p, RATIO]
-            # What leaving p adds to F, and the least that arriving elsewhere adds.
-            best, lowest = NOWHERE, np.inf
-            if N[p] == 1:
-                leaving = theta - phi
-            elif weight - wi > 1e-14 * weight:
-                leaving = (cut + 2.0 * own - d) / (weight - wi) - phi
-                best, lowest = ALONE, d / wi - theta
-            else:
-                leaving = np.inf  # the others weigh nothing beside this node
-            sums[p, LINKS] = -np.inf  # arriving where it is is no choice
-            least = np.inf
-            for e in range(begin, end):
-                c = there[e - begin]
-                change = (sums[c, CUT] + d - 2.0 * sums[c, LINKS]) / (sums[c, WEIGHT] + wi)
-                change -= sums[c, RATIO]
-                changes[e - begin] = change
-                least = min(least, change)
-            q, joined = best, 0.0
-            if least < lowest:
-                lowest = least
-                q = n
-                for e in range(begin, end):  # of equals the first
-                    c = there[e - begin]
-                    q = min(q, c if changes[e - begin] == least else n)
-                joined = sums[q, LINKS]
-            for e in range(begin, end):
-                sums[there[e - begin], LINKS] = 0.0
-            sums[p, LINKS] = 0.0
-            if leaving + lowest < -TOL * (theta + phi + d / wi):
-                if q == ALONE:
-                    n_free -= 1
-                    q = free[n_free]
-                N[p] -= 1
-                if N[p] == 0:
-                    sums[p, WEIGHT], sums[p, CUT], sums[p, RATIO] = 0.0, 0.0, 0.0
-                    free[n_free] = p
-                    n_free += 1
-                else:
-                    sums[p, WEIGHT] = weight - wi
-                    sums[p, CUT] = max(cut + 2.0 * own - d, 0.0)
-                    sums[p, RATIO] = sums[p, CUT] / sums[p, WEIGHT]
-                N[q] += 1
-                sums[q, WEIGHT] += wi
-                sums[q, CUT] = max(sums[q, CUT] + d - 2.0 * joined, 0.0)
-                sums[q, RATIO] = sums[q, CUT] / sums[q, WEIGHT]
-                z[i] = q
-                moves += 1
-                for e in range(begin, end):
-                    if there[e - begin] != q:
-                        asked[indices[e]] = 1
 
 
 @kernel
@@ -170,60 +59,90 @@ def common_parts(one, other, head, labels, first, after):
 
 
 @kernel
-def reorder(indptr, indices, data, order, place, new_indptr, new_indices, new_data):
-    """The same graph, its nodes in another order: node i comes to `place[i]`."""
-    filled = 0
-    for r in range(order.size):
+def reorder(indptr, indices, data, order, place, begin, end, new_indptr, new_indices, new_data):
+    """Rows `begin` to `end` of the same graph in another order: node i comes to `place[i]`."""
+    for r in range(begin, end):
         i = order[r]
+        filled = new_indptr[r]
         for e in range(indptr[i], indptr[i + 1]):
             new_indices[filled] = place[indices[e]]
             new_data[filled] = data[e]
             filled += 1
-        new_indptr[r + 1] = filled
 
 
 @kernel
-def sort_nodes(z, place, order):
-    """The nodes in the order of their clusters; `place` is where those of each cluster begin."""
+def sort_nodes(z, start, order):
+    """The nodes in the order of their clusters, which begin at `start` (full of 0 at first)."""
+    k = start.size - 1
     for i in range(z.size):
-        order[place[z[i]]] = i
-        place[z[i]] += 1
+        start[z[i] + 1] += 1
+    for c in range(k):
+        start[c + 1] += start[c]
+    for i in range(z.size):
+        order[start[z[i]]] = i
+        start[z[i]] += 1
+    for c in range(k, 0, -1):
+        start[c] = start[c - 1]
+    start[0] = 0
 
 
 @kernel
 def contract(
-    indptr, indices, data, w, z, start, order, slot, there, new_indptr, new_indices, new_data, new
+    indptr,
+    indices,
+    data,
+    w,
+    z,
+    start,
+    order,
+    first_cluster,
+    last_cluster,
+    filled,
+    inner,
+    slot,
+    there,
+    new_indptr,
+    new_indices,
+    new_data,
+    new,
 ):
-    """The graph whose nodes are the clusters 0 … k-1, and `new`: their links to others and weights.
+    """The graph whose nodes are the clusters, and `new`: their links to others and weights.
 
-    `start` and `order`: the nodes of each cluster. `slot`, full of -1: where the links of the
-    present cluster to each other one are summed. `there` is room for one number for each node.
+    Of the rows from `first_cluster` to `last_cluster`; they are written from `filled` on, and the
+    place after the last one is returned. `start` and `order`: the nodes of each cluster. `slot`,
+    full of -1: where the links of the present cluster to each other one are summed, and at `inner`
+    those within. `there` is room for one number for each node.
     """
-    filled = 0
-    for c in range(slot.size):
+    for c in range(first_cluster, last_cluster):
         begin = filled
+        slot[c] = inner  # one branch less
         weight, outside = 0.0, 0.0
         for m in range(start[c], start[c + 1]):
             i = order[m]
             weight += w[i]
             first, last = indptr[i], indptr[i + 1]
+            apart = 0
             for e in range(first, last):
                 there[e - first] = z[indices[e]]
+                apart |= there[e - first] ^ c
+            if apart == 0:
+                continue
             for e in range(first, last):
                 q = there[e - first]
-                if q != c:
-                    at = slot[q]
-                    if at < begin:
-                        slot[q] = filled
-                        new_indices[filled] = q
-                        new_data[filled] = data[e]
-                        filled += 1
-                    else:
-                        new_data[at] += data[e]
+                at = slot[q]
+                if at < begin:
+                    slot[q] = filled
+                    new_indices[filled] = q
+                    new_data[filled] = data[e]
+                    filled += 1
+                else:
+                    new_data[at] += data[e]
+        slot[c] = -1
         for e in range(begin, filled):
             outside += new_data[e]
         new[0, c], new[1, c] = outside, weight
         new_indptr[c + 1] = filled
+    return filled
 
 
 @kernel

@@ -13,14 +13,22 @@ from typing import NamedTuple
 
 import numpy as np
 
-from madbayes._kernels.graph import CUT, WEIGHT, common_parts
-from madbayes.graph.levels import LOOKS, Graph, Parts, contracted, gather, reordered
+from madbayes._kernels.graph import common_parts
+from madbayes.graph.levels import (
+    CACHED,
+    LARGE,
+    LOOKS,
+    Graph,
+    Parts,
+    contracted,
+    gather,
+    reordered,
+)
 
 FINER = 1.5  # times as many: pieces of one layer and the next
 LAYERS = 3
 SMALL = 4  # nodes a piece, on average: below, a layer is as large as the graph
 TIDY = 4  # times fewer clusters: nodes are put in their order again
-CACHED = 8192  # clusters whose sums the cache holds, whatever the order
 
 
 @dataclass(frozen=True)
@@ -54,24 +62,27 @@ def anneal(graph: Graph, thetas: Iterable[float], rng: np.random.RandomState) ->
     tidied = graph.n  # clusters when nodes were put in their order
     for theta in thetas:
         if theta < merges:
-            higher = gather(small, theta)
+            # A large graph is merged once at first: the next θ goes on from there, on all levels.
+            higher = gather(small, theta, levels=small is not graph or graph.indices.size < LARGE)
+            moves = 0
             if higher.k == parts.k:
                 merges = merging(small)
             elif small is graph:
-                parts = higher
-                small = parts.contracted()
+                parts, moves = higher, 1
             else:
                 parts.adopt(higher)
-                moves = pieces.move(parts, theta)
-                moves += parts.move(theta, LOOKS)[0]
-                small = pieces.contracted(parts) if moves else higher.contracted()
-            division = Division(parts.z[place], small.delta, small.w)
-            pieces.remember(parts)
-            if TIDY * parts.k < tidied and tidied > CACHED:
+                moves = pieces.move(parts, theta) + parts.move(theta, LOOKS)[0]
+            if TIDY * parts.k < tidied and tidied > CACHED:  # it makes contraction faster, too
                 tidied = parts.k
                 moved = parts.tidy()
                 pieces.tidy(moved)
                 place = moved[place]
+            if moves:
+                small = pieces.contracted(parts)
+            elif higher.k < small.n:
+                small = higher.contracted()
+            division = Division(parts.z[place], small.delta, small.w)
+            pieces.remember(parts)
         yield division
 
 
@@ -101,17 +112,15 @@ class Pieces:
         moves = 0
         if not self.layers:
             return 0
-        cut, weight = (parts.sums[: parts.k, x].copy() for x in (CUT, WEIGHT))
-        z = parts.z[self.layers[-1].first]
+        now, z = parts, parts.z[self.layers[-1].first]
         for i, layer in reversed(list(enumerate(self.layers))):
-            pieces = Parts(layer.graph, z, cut, weight)
-            moves += pieces.move(theta, LOOKS)[0]
-            cut, weight = (pieces.sums[: pieces.k, x].copy() for x in (CUT, WEIGHT))
+            now = Parts(layer.graph, z, *now.cut_and_weight())
+            moves += now.move(theta, LOOKS)[0]
             if i:
-                z = pieces.z[layer.labels[self.layers[i - 1].first]]
+                z = now.z[layer.labels[self.layers[i - 1].first]]
         if moves:
             parts.z = self.layers[0].labels
-            parts.adopt(pieces)
+            parts.adopt(now)
         return moves
 
     def contracted(self, parts: Parts) -> Graph:
@@ -143,7 +152,7 @@ def common(one: np.ndarray, other: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """What two divisions have in common: labels by first appearance, and a node of each."""
     n = one.size
     labels, first, after = (np.empty(n, np.int32) for _ in range(3))
-    k = common_parts(one, other, np.full(int(one.max()) + 1, -1, np.int32), labels, first, after)
+    k = common_parts(one, other, np.full(n, -1, np.int32), labels, first, after)
     return labels, first[:k].copy()
 
 

@@ -82,8 +82,9 @@ class GraphCut(SaveMixin, ClusterMixin, BaseEstimator):
     random_state : int, RandomState or None
         Seed for the order in which nodes are visited by "search".
     n_jobs : int or None
-        Threads for the runs that find the resolution of graphs of some 10,000 to 100,000 edges;
-        None and -1 use all cores. The result is the same for any number.
+        Threads for the runs that find the resolution of graphs of some 10,000 to 100,000 edges, and
+        for half of the work of larger ones; None and -1 use all cores. The result is the same for
+        any number.
 
     Attributes
     ----------
@@ -114,7 +115,7 @@ class GraphCut(SaveMixin, ClusterMixin, BaseEstimator):
     Notes
     -----
     A loop counts once in the degree of its node, as in D = diag(Ae). A cluster of "search" need not
-    be connected. One run of the search is serial; the result does not depend on threads.
+    be connected. Nodes move one after the other; the result does not depend on threads.
 
     Examples
     --------

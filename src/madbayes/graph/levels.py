@@ -5,16 +5,21 @@ always the neighbours of those that moved. A sweep takes nodes in the order in w
 in memory: any other order is slow where the graph is larger than the cache (docs/adr/0011).
 """
 
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
 
-from madbayes._engine.threads import patient
-from madbayes._kernels.graph import CUT, RATIO, WEIGHT, contract, reorder, settle, sort_nodes
+from madbayes._engine.threads import patient, shares, together
+from madbayes._kernels.graph import contract, reorder, sort_nodes
+from madbayes._kernels.graph_moves import CUT, WEIGHT, close_gaps, count_nodes, restless, settle
 
 LOOKS = 4  # at each node, on average, before going on to the next θ
 FEW = 0.05  # of the nodes moved: not worth another level
 BRIEF = 2**22  # looks at a link
+LARGE = 2**18  # half-edges: below, threads and short cuts are not worth it
+CACHED = 8192  # clusters whose sums the cache holds, whatever the order of nodes
+SHARED = 2**17  # half-edges for a thread: with fewer it is not worth waking
 
 
 class Graph(NamedTuple):
@@ -46,8 +51,8 @@ class Parts:
         self, graph: Graph, labels: np.ndarray, cut: np.ndarray, weight: np.ndarray
     ) -> None:
         self.graph, self.z = graph, labels
-        self.sums = np.zeros((graph.n, 4))
         whole = np.int32
+        self.sums, self.N = np.empty((graph.n, 4)), np.empty(graph.n, whole)
         self.room = np.empty(graph.n, whole), np.empty(graph.n), np.empty(graph.n, whole)
         self._count(cut, weight)
 
@@ -57,10 +62,8 @@ class Parts:
         return cls(graph, np.arange(graph.n, dtype=np.int32), graph.delta, graph.w)
 
     def _count(self, cut: np.ndarray, weight: np.ndarray) -> None:
-        self.k = k = weight.size
-        self.sums[:k, WEIGHT], self.sums[:k, CUT], self.sums[:k, RATIO] = weight, cut, cut / weight
-        self.sums[k:] = 0.0
-        self.N = np.bincount(self.z, minlength=self.graph.n)
+        self.k = weight.size
+        count_nodes(self.z, self.k, cut, weight, self.sums, self.N)
 
     def move(
         self, theta: float, looks: int, asked: np.ndarray | None = None, *, exact: bool = False
@@ -68,26 +71,37 @@ class Parts:
         """Nodes move while that lowers F, first those `asked`: how often, and if no other would."""
         graph = self.graph
         if asked is None:
-            asked = np.ones(graph.n, np.uint8)
+            asked = self.restless(theta)
         state = self.z, self.sums, self.N, self.k, *self.room
         brief = graph.indices.size * looks < BRIEF
         moves, settled = patient(
             settle, *graph, *state, theta, asked, exact, looks * graph.n, brief=brief
         )
-        if moves:  # close the gaps
-            filled = self.N > 0
-            self.z = (np.cumsum(filled, dtype=np.int32) - 1)[self.z]
-            self.k = int(np.count_nonzero(filled))
-            self.sums[: self.k], self.N[: self.k] = self.sums[filled], self.N[filled]
-            self.sums[self.k :], self.N[self.k :] = 0.0, 0
+        if moves:
+            self.k = close_gaps(self.z, self.sums, self.N, self.room[2])
         return moves, settled
 
-    def adopt(self, higher: "Parts") -> np.ndarray:
-        """Merge clusters as `higher` has them; returns which nodes are in one that was merged."""
-        merged = higher.N[: higher.k] > 1
+    def restless(self, theta: float) -> np.ndarray:
+        """Who is asked: of a large graph with few clusters, where hardly anybody moves, those who
+        would. Threads find that out; each needs room for the links to all clusters."""
+        graph = self.graph
+        asked = np.ones(graph.n, np.uint8)
+        if graph.indices.size >= LARGE and self.k <= CACHED:
+
+            def part(share: tuple[int, int]) -> None:
+                room = np.zeros(self.k), np.empty(graph.n, np.int32)
+                restless(*graph, self.z, self.sums, self.N, theta, *share, *room, asked)
+
+            together(part, rows_for_threads(graph))
+        return asked
+
+    def adopt(self, higher: "Parts") -> None:
+        """Merge clusters as `higher` has them."""
         self.z = higher.z[self.z]
-        self._count(higher.sums[: higher.k, CUT], higher.sums[: higher.k, WEIGHT])
-        return merged.astype(np.uint8)[self.z]
+        self._count(*higher.cut_and_weight())
+
+    def cut_and_weight(self) -> tuple[np.ndarray, np.ndarray]:
+        return self.sums[: self.k, CUT].copy(), self.sums[: self.k, WEIGHT].copy()
 
     def contracted(self) -> Graph:
         return contracted(self.graph, self.z, self.k)
@@ -102,40 +116,70 @@ class Parts:
 
 def by_cluster(labels: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
     """Where the nodes of each cluster begin in the order of clusters, and that order."""
-    start = np.zeros(k + 1, np.int64)
-    np.cumsum(np.bincount(labels, minlength=k), out=start[1:])
-    order = np.empty(labels.size, np.int32)
-    sort_nodes(labels, start.copy(), order)
+    start, order = np.zeros(k + 1, np.int64), np.empty(labels.size, np.int32)
+    sort_nodes(labels, start, order)
     return start, order
 
 
 def contracted(graph: Graph, labels: np.ndarray, k: int) -> Graph:
-    """The graph whose nodes are the clusters."""
+    """The graph whose nodes are the clusters. Threads share them: each row is for itself."""
     size = graph.indices.size
-    indptr, slot = np.zeros(k + 1, np.int64), np.full(k, -1, np.int32)
-    indices, data, sums = np.empty(size, np.int32), np.empty(size), np.empty((2, k))
-    nodes, room = by_cluster(labels, k), np.empty(graph.n, np.int32)
-    contract(*graph[:3], graph.w, labels, *nodes, slot, room, indptr, indices, data, sums)
-    filled = int(indptr[-1])
-    return Graph(indptr, indices[:filled], data[:filled], *sums)
+    each = shares(size, SHARED)
+    links = no_links(k, size + len(each), graph.data.dtype)  # one more for what is within
+    sums, (start, order) = np.empty((2, k)), by_cluster(labels, k)
+    clusters, begins = [(0, k)], [0]
+    if len(each) > 1:
+        most = np.r_[0, np.cumsum(np.diff(graph.indptr)[order])][start]  # if no links are joined
+        ends = [*np.searchsorted(most, [begin for begin, _ in each]), k]
+        clusters = list(pairwise(ends))
+        begins = [int(most[first]) for first, _ in clusters]
+
+    def part(i: int) -> int:
+        room = np.full(k, -1, np.int32), np.empty(graph.n, np.int32)
+        nodes = start, order, *clusters[i], begins[i], size + i
+        return contract(*graph[:3], graph.w, labels, *nodes, *room, *links, sums)
+
+    parts = range(len(each))
+    filled = 0
+    for (first, last), begin, end in zip(clusters, begins, together(part, parts), strict=True):
+        if begin > filled:  # close the gap
+            links[0][first + 1 : last + 1] -= begin - filled
+            for at in range(begin, end, SHARED):
+                here, to = slice(at, min(at + SHARED, end)), at - begin + filled
+                for values in links[1:]:
+                    values[to : to + here.stop - at] = values[here]
+        filled += end - begin
+    return Graph(links[0], links[1][:filled], links[2][:filled], *sums)
+
+
+def no_links(n: int, size: int, dtype: np.dtype) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Room for a graph of n nodes."""
+    return np.zeros(n + 1, np.int64), np.empty(size, np.int32), np.empty(size, dtype)
 
 
 def reordered(graph: Graph, order: np.ndarray) -> tuple[Graph, np.ndarray]:
     """The graph with its nodes in this order, and where each of them is."""
     place = np.empty_like(order)
     place[order] = np.arange(graph.n, dtype=np.int32)
-    indptr = np.zeros_like(graph.indptr)
-    indices, data = np.empty_like(graph.indices), np.empty_like(graph.data)
-    reorder(*graph[:3], order, place, indptr, indices, data)
-    return Graph(indptr, indices, data, graph.delta[order], graph.w[order]), place
+    links = no_links(graph.n, graph.indices.size, graph.data.dtype)
+    np.cumsum(np.diff(graph.indptr)[order], out=links[0][1:])
+    rows = rows_for_threads(graph)
+    together(lambda share: reorder(*graph[:3], order, place, *share, *links), rows)
+    return Graph(*links, graph.delta[order], graph.w[order]), place
 
 
-def gather(graph: Graph, theta: float) -> Parts:
-    """From single nodes, moves and merges on as many levels as it takes."""
+def rows_for_threads(graph: Graph) -> list[tuple[int, int]]:
+    return shares(graph.n, max(1, SHARED * graph.n // max(graph.indices.size, 1)))
+
+
+def gather(graph: Graph, theta: float, *, levels: bool = True) -> Parts:
+    """From single nodes, moves and merges on as many levels as it takes, or on one."""
     parts = Parts.single(graph)
     parts.move(theta, LOOKS)
-    if graph.n - parts.k > FEW * graph.n:
+    if levels and graph.n - parts.k > FEW * graph.n:
         higher = gather(parts.contracted(), theta)
         if higher.k < parts.k:
-            parts.move(theta, LOOKS, parts.adopt(higher))
+            parts.adopt(higher)
+            merged = (higher.N[: higher.k] > 1).view(np.uint8)
+            parts.move(theta, LOOKS, merged[parts.z])
     return parts

@@ -12,9 +12,10 @@
    Where the next division has not the next number of clusters, the steps between were not seen:
    one step of the ladder is taken off.
 4. *Chance.* The same for random graphs with the same degrees, several when the graph is small;
-   none where the score is beyond what any of them reaches, no more when nothing can stand out, and
-   one run of those that are far below. A plateau counts when its score is above theirs, and not
-   small. Of several that count, the one is taken that is most in *excess* of an even staircase.
+   none where the score is beyond what any of them reaches, or where only modularity counts and
+   that is; no more when it is clear what stands out, and one run of those that are far below. A
+   plateau counts when its score is above theirs, and not small. Of several that count, the one is
+   taken that is most in *excess* of an even staircase.
 5. *No plateau.* Many large graphs have communities within communities and no level stands out.
    Then the division with the highest modularity (Newman & Girvan 2004) is taken, if that is above
    what chance gives; otherwise the connected components.
@@ -38,15 +39,7 @@ from madbayes._search.staircase import Choice, Staircase, in_words, plateau
 from madbayes.graph.descent import Division, anneal, effective_number, modularity
 from madbayes.graph.input import check_graph, connected_part, from_edges
 from madbayes.graph.levels import LOOKS, contracted
-from madbayes.graph.search import (
-    LOWEST,
-    NOTHING,
-    TOP,
-    Graph,
-    combine,
-    measure,
-    runs,
-)
+from madbayes.graph.search import LOWEST, NOTHING, TOP, Graph, combine, measure, runs
 
 FINE, COARSE = 0.05, 0.1  # log θ from one step to the next, for small and for large graphs
 FINE_EDGES = 100_000  # half-edges of a small graph
@@ -55,10 +48,11 @@ SAME = 1.05  # K within this factor is one plateau
 STANDS_OUT = 0.4  # the least score of a plateau
 CLEAR = 1.0  # a score that no random graph reaches
 DOUBTLESS = 2.0  # one that no other run would change
+SURELY = 1.5  # times the modularity expected by a formula, which is right within a fifth
 BEYOND_CHANCE = 1.02  # modularity, against the highest of the random graphs
 FAR, NEAR = 0.5, 0.9  # of the graph's score and modularity: random graphs below are no rivals
 ABOVE = 1.5  # standard deviations above the mean: what the highest of nine is like
-FEW = 3  # random graphs, before their scores rule out a plateau
+FEW = 3  # random graphs, before their scores rule out a plateau or are too low to matter
 RANDOM_EDGES = 50_000  # half-edges of all random graphs together
 RANDOM_GRAPHS = 9  # at most
 
@@ -115,9 +109,10 @@ def find_path(
     thetas = TOP * graph.unit * np.exp(-step * np.arange(np.log(TOP / LOWEST) / step))
     n_runs = runs(graph, RUNS, effort)
     path, each = descend(graph, thetas, n_runs, rng, run)
-    chance, chance_modularity = 0.0, 0.0
+    chance, chance_modularity = 0.0, expected_modularity(graph)
     score, Q = path.figures["score"].max(), path.figures["modularity"].max()
-    if Q > 0 and score < CLEAR:  # 4.
+    decided = score >= CLEAR or (score <= STANDS_OUT and Q > SURELY * chance_modularity)
+    if Q > 0 and not decided:  # 4.
         seen = []
         for _ in range(int(np.clip(RANDOM_EDGES // size, 1, RANDOM_GRAPHS))):
             random = rewired(graph, cut, rng)
@@ -127,6 +122,10 @@ def find_path(
             no_plateau = score <= STANDS_OUT or (score <= chance and len(seen) >= FEW)
             if no_plateau and Q <= BEYOND_CHANCE * chance_modularity:
                 break  # nothing stands out, whatever the others are like
+            highest = np.max(seen, axis=0)
+            clear = highest[1] < NEAR * Q if no_plateau else highest[0] < FAR * STANDS_OUT
+            if clear and len(seen) >= FEW:
+                break  # it does
     choice = choose(path, chance, chance_modularity)
     at = int(np.searchsorted(-thetas, -choice.resolution))
     starts = [path.labels_at(choice.resolution)]
@@ -279,6 +278,15 @@ def staircase(graph: Graph, found: list[Division], step: float) -> Staircase:
     return replace(path, price_high=high, figures=figures)
 
 
+def expected_modularity(graph: Graph) -> float:
+    """About what random graphs with these degrees have (Reichardt & Bornholdt 2007); 1 of weights,
+    for which there is no such formula."""
+    degree = np.diff(graph.indptr)
+    if not degree.any() or graph.data.min() < graph.data.max():
+        return 1.0
+    return float(0.97 * np.sqrt(degree).mean() / degree.mean())
+
+
 def rewired(graph: Graph, cut: str, rng: np.random.RandomState) -> Graph:
     """The ends of all edges shuffled: the same degrees, but for loops, and no communities."""
     rows = np.repeat(np.arange(graph.n), np.diff(graph.indptr))
@@ -286,4 +294,5 @@ def rewired(graph: Graph, cut: str, rng: np.random.RandomState) -> Graph:
     ends = rng.permutation(np.r_[rows[once], graph.indices[once]])
     u, v = ends[: ends.size // 2], ends[ends.size // 2 :]
     apart = u != v
-    return connected_part(from_edges(u[apart], v[apart], graph.data[once][apart], graph.n), cut)[0]
+    weight = graph.data[once][apart].astype(np.float64)
+    return connected_part(from_edges(u[apart], v[apart], weight, graph.n), cut)[0]
