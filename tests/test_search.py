@@ -13,6 +13,7 @@ from sklearn.datasets import load_digits, load_iris
 
 from madbayes import DPMeans, KMeans
 from madbayes._engine.lloyd import lloyd_labels, lloyd_passes
+from madbayes._kernels.lloyd import lloyd_by_columns
 from madbayes._kernels.plain import nearest_by_products, nearest_centers
 from madbayes._search import driver
 from madbayes._search.price import fixed
@@ -274,3 +275,38 @@ def test_passes_by_products_are_those_of_the_partition():
     np.testing.assert_array_equal(
         lloyd_labels(X, seeds, w, 3), np.unique(labels, return_inverse=True)[1]
     )
+
+
+@pytest.mark.parametrize("columns", [3, 40])
+def test_passes_ahead_of_the_means_are_the_same_for_few_rows_and_for_many(columns):
+    r = np.random.RandomState(1)
+    X, w = r.randn(6000, columns), r.uniform(0.5, 2, 6000)
+    seeds = np.vstack([X[r.choice(6000, 12)], r.randn(2, columns) + 50])  # two that get no rows
+    labels, centers, error = lloyd_passes(X, seeds, w, 25, ahead=True)
+    plain = lloyd_by_columns(np.ascontiguousarray(X.T), w, seeds, 25, 0.0, ahead=1.0)
+    np.testing.assert_array_equal(labels, plain[0])
+    np.testing.assert_allclose(centers, plain[1])
+    assert len(centers) == 12
+    assert error == pytest.approx(plain[2], rel=1e-9)
+    assert error == pytest.approx((w * ((X - centers[labels]) ** 2).sum(axis=1)).sum(), rel=1e-9)
+
+
+def test_directions_ahead_of_the_means_keep_their_error():
+    r = np.random.RandomState(2)
+    X = r.randn(5000, 6)
+    X /= np.linalg.norm(X, axis=1, keepdims=True)
+    labels, centers, error = lloyd_passes(X, X[:9], np.ones(5000), 7, unit=True, ahead=True)
+    np.testing.assert_allclose(np.linalg.norm(centers, axis=1), 1.0)
+    assert error == pytest.approx(((X - centers[labels]) ** 2).sum(), rel=1e-6)
+
+
+def test_twenty_passes_ahead_of_the_means_are_below_forty_on_noise():
+    r = np.random.RandomState(3)
+    X, w = r.randn(4000, 8), np.ones(4000)
+    columns, lower = np.ascontiguousarray(X.T), []
+    for _ in range(6):
+        seeds = X[r.choice(4000, 20, replace=False)]
+        for ahead, plain in ((20, 40), (300, 300)):
+            found = lloyd_by_columns(columns, w, seeds, ahead, ahead=1.0)[2]
+            lower.append(found < lloyd_by_columns(columns, w, seeds, plain)[2])
+    assert sum(lower) >= 10
