@@ -194,6 +194,18 @@ def test_little_effort_ends_in_a_local_minimum_and_much_is_not_above_it():
     assert objectives[2] <= objectives[0]
 
 
+@pytest.mark.parametrize("sample", [20_000, 500])
+@pytest.mark.parametrize("n_init", [1, 2])
+def test_more_effort_never_ends_higher(sample, n_init, monkeypatch):
+    monkeypatch.setattr(driver, "SAMPLE", sample)
+    X = np.random.RandomState(8).randn(900, 4)
+    for model in (KMeans(15, algorithm="search"), DPMeans(40.0)):
+        model.set_params(n_init=n_init, random_state=0, n_jobs=1)
+        found = [model.set_params(effort=e).fit(X).objective_ for e in (0.1, 0.3, 1, 2, 3, 6)]
+        assert (np.diff(found) <= 0).all()
+        assert found[-1] < found[0]
+
+
 def test_crossings_are_below_both_parents_on_noise():
     X = np.random.RandomState(5).randn(2000, 4)
     rng = np.random.RandomState(0)
