@@ -322,3 +322,20 @@ def test_twenty_passes_ahead_of_the_means_are_below_forty_on_noise():
             found = lloyd_by_columns(columns, w, seeds, ahead, ahead=1.0)[2]
             lower.append(found < lloyd_by_columns(columns, w, seeds, plain)[2])
     assert sum(lower) >= 10
+
+
+def test_many_clusters_with_a_price_are_crossed_before_the_first_descent(monkeypatch):
+    """A descent from a start with the wrong number of clusters takes long."""
+    calls = []
+    for name in ("combine", "descend"):
+        step = getattr(driver, name)
+        monkeypatch.setattr(
+            driver, name, lambda *a, n=name, f=step, **k: calls.append(n) or f(*a, **k)
+        )
+    X = np.random.RandomState(9).randn(1500, 3)
+    many = DPMeans(15.0, effort=0.1, random_state=0, n_jobs=1).fit(X)
+    assert many.n_clusters_ > 20
+    assert calls[:2] == ["combine", "descend"]
+    calls.clear()
+    DPMeans(800.0, random_state=0, n_jobs=1).fit(X)
+    assert calls[:2] == ["descend", "combine"]

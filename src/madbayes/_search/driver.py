@@ -12,8 +12,9 @@ data set is what a whole cluster repays. So:
 5. *Descend* again, on all rows (1 to 4 see a sample when there are very many).
 
 3 to 5 are a round. `effort` is how many, to the nearest whole number: 1 costs a few k-means fits,
-.1 leaves 1 and 2 (but one round is made where there is a sample). More effort begins with all that
-less effort does, and keeps what is lowest, so it never ends higher.
+.1 leaves 1 and 2. Where there is a sample, or many clusters that have a price, 2 costs more than
+crossings do: there the first round comes before it, and is always made. More effort begins with all
+that less effort does, and keeps what is lowest, so it never ends higher.
 
 Guaranteed at the end: no move of the space lowers the objective, and splits of every cluster have
 been tried in vain. It never rises from step to step. Draws, cuts and the order of sums depend on
@@ -135,21 +136,26 @@ def search_once(
     size = max(SAMPLE, PER_CLUSTER * len(first[0]))
     some = space.sample(size, rng) if space.n > size else space
     starts = different([*(some.settle(C) for C in first), *(known if some is space else ())])
+    # Where the first descent is dear, crossings come before it, and one round at least.
+    many = some.crosses and some.price.penalty > 0 and starts[0].k > some.neighbours
+    dear = many or some is not space
+    late = dear and some.crosses and starts[0].k > 1
     found = []
-    for start in starts[: space.tries]:  # 2.
+    for start in starts[: 0 if late else space.tries]:  # 2.
         steps = [start.objective]
         found.append((descend(some, start, rng, run, steps), steps))
+    found = found or [(starts[0], [starts[0].objective])]
     best, history = min(found, key=lambda f: f[0].objective)
     ends, steps = different([best, *starts])[:ENDS], history if some is space else []
     others = [] if some is space else [space.settle(first[0]), *known]
     same, pays = 0, True
-    for turn in range(max(round(effort), some is not space)):
-        last = ends[0]
+    for turn in range(max(round(effort), dear)):
+        last, raw = ends[0], late and turn == 0
         if some.crosses and last.k > 1:  # 3.
-            new = combine(some, ends, rng)
-            new = new if new is last else descend(some, new, rng, run, steps)
+            new = combine(some, ends, rng, raw=raw)
+            new = descend(some, new, rng, run, steps) if raw or new is not last else new
             same += alike(new.labels, last.labels)
-            ends = different([*ends, new])[:ENDS]
+            ends = [new] if raw else different([*ends, new])[:ENDS]
         now = ends[0]
         if pays or now is not last or not some.crosses:  # 4.
             now = renew(some, now, rng, run, steps)

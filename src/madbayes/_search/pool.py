@@ -32,22 +32,30 @@ from madbayes._search.division import Division, alike
 
 SIZE = 3  # divisions in the pool
 CROSSINGS = 6
+FIRST = 10  # of them where the number of clusters may have far to go
 GLIDE = 3e-4  # Lloyd ends with a pass that gains less than this share of the error
 SPREAD = 0.05  # clusters more or less than the parents have, as a share
 
 
-def combine(space: Any, ends: Sequence[Division], rng: np.random.RandomState) -> Division:
-    """The lowest division that another pool leads to, if its best is crossed with `ends` too."""
+def combine(
+    space: Any, ends: Sequence[Division], rng: np.random.RandomState, *, raw: bool = False
+) -> Division:
+    """The lowest division that another pool leads to, if its best is crossed with `ends` too.
+
+    `raw`: nothing has descended from them yet, and they are the first of the pool.
+    """
     pool: dict[int, Division] = {}
     met: set[tuple[int, int]] = set()
-    stage = Stage("combining", SIZE + CROSSINGS + len(ends))
-    for step in range(SIZE + CROSSINGS):
+    crossings = FIRST if raw else CROSSINGS
+    stage = Stage("combining", SIZE + crossings + len(ends))
+    for step in range(SIZE + crossings):
         stage.at(step)
         pairs = [pair for pair in combinations(sorted(pool), 2) if pair not in met]
         fresh = step < SIZE or not pairs
         if fresh:  # 1., 3.
             k = count_clusters(space, ends[0], ends[0], rng)
-            child = space.glide(space.sow(k, rng), GLIDE)
+            start = ends[step] if raw and step < len(ends) else space.sow(k, rng)
+            child = space.glide(start, GLIDE)
         else:  # 2.
             one, other = pairs[rng.randint(len(pairs))]
             met.add((one, other))
@@ -63,6 +71,8 @@ def combine(space: Any, ends: Sequence[Division], rng: np.random.RandomState) ->
             del pool[place]
             pool[place if twins else step] = child
     best = min(pool.values(), key=cost)
+    if raw:
+        return min(best, ends[0], key=cost)
     if alike(best.labels, ends[0].labels):
         return ends[0]
     return min([best, *(cross(space, best, end, rng) for end in ends)], key=cost)  # 4.
