@@ -13,6 +13,7 @@ from sklearn.datasets import load_digits, load_iris
 
 from madbayes import DPMeans, KMeans
 from madbayes._engine.lloyd import lloyd_labels, lloyd_passes
+from madbayes._kernels.lloyd import lloyd_by_columns
 from madbayes._kernels.plain import nearest_by_products, nearest_centers
 from madbayes._search import driver
 from madbayes._search.price import fixed
@@ -193,6 +194,18 @@ def test_little_effort_ends_in_a_local_minimum_and_much_is_not_above_it():
     assert objectives[2] <= objectives[0]
 
 
+@pytest.mark.parametrize("sample", [20_000, 500])
+@pytest.mark.parametrize("n_init", [1, 2])
+def test_more_effort_never_ends_higher(sample, n_init, monkeypatch):
+    monkeypatch.setattr(driver, "SAMPLE", sample)
+    X = np.random.RandomState(8).randn(900, 4)
+    for model in (KMeans(15, algorithm="search"), DPMeans(40.0)):
+        model.set_params(n_init=n_init, random_state=0, n_jobs=1)
+        found = [model.set_params(effort=e).fit(X).objective_ for e in (0.1, 0.3, 1, 2, 3, 6)]
+        assert (np.diff(found) <= 0).all()
+        assert found[-1] < found[0]
+
+
 def test_crossings_are_below_both_parents_on_noise():
     X = np.random.RandomState(5).randn(2000, 4)
     rng = np.random.RandomState(0)
@@ -274,3 +287,55 @@ def test_passes_by_products_are_those_of_the_partition():
     np.testing.assert_array_equal(
         lloyd_labels(X, seeds, w, 3), np.unique(labels, return_inverse=True)[1]
     )
+
+
+@pytest.mark.parametrize("columns", [3, 40])
+def test_passes_ahead_of_the_means_are_the_same_for_few_rows_and_for_many(columns):
+    r = np.random.RandomState(1)
+    X, w = r.randn(6000, columns), r.uniform(0.5, 2, 6000)
+    seeds = np.vstack([X[r.choice(6000, 12)], r.randn(2, columns) + 50])  # two that get no rows
+    labels, centers, error = lloyd_passes(X, seeds, w, 25, ahead=True)
+    plain = lloyd_by_columns(np.ascontiguousarray(X.T), w, seeds, 25, 0.0, ahead=1.0)
+    np.testing.assert_array_equal(labels, plain[0])
+    np.testing.assert_allclose(centers, plain[1])
+    assert len(centers) == 12
+    assert error == pytest.approx(plain[2], rel=1e-9)
+    assert error == pytest.approx((w * ((X - centers[labels]) ** 2).sum(axis=1)).sum(), rel=1e-9)
+
+
+def test_directions_ahead_of_the_means_keep_their_error():
+    r = np.random.RandomState(2)
+    X = r.randn(5000, 6)
+    X /= np.linalg.norm(X, axis=1, keepdims=True)
+    labels, centers, error = lloyd_passes(X, X[:9], np.ones(5000), 7, unit=True, ahead=True)
+    np.testing.assert_allclose(np.linalg.norm(centers, axis=1), 1.0)
+    assert error == pytest.approx(((X - centers[labels]) ** 2).sum(), rel=1e-6)
+
+
+def test_twenty_passes_ahead_of_the_means_are_below_forty_on_noise():
+    r = np.random.RandomState(3)
+    X, w = r.randn(4000, 8), np.ones(4000)
+    columns, lower = np.ascontiguousarray(X.T), []
+    for _ in range(6):
+        seeds = X[r.choice(4000, 20, replace=False)]
+        for ahead, plain in ((20, 40), (300, 300)):
+            found = lloyd_by_columns(columns, w, seeds, ahead, ahead=1.0)[2]
+            lower.append(found < lloyd_by_columns(columns, w, seeds, plain)[2])
+    assert sum(lower) >= 10
+
+
+def test_many_clusters_with_a_price_are_crossed_before_the_first_descent(monkeypatch):
+    """A descent from a start with the wrong number of clusters takes long."""
+    calls = []
+    for name in ("combine", "descend"):
+        step = getattr(driver, name)
+        monkeypatch.setattr(
+            driver, name, lambda *a, n=name, f=step, **k: calls.append(n) or f(*a, **k)
+        )
+    X = np.random.RandomState(9).randn(1500, 3)
+    many = DPMeans(15.0, effort=0.1, random_state=0, n_jobs=1).fit(X)
+    assert many.n_clusters_ > 20
+    assert calls[:2] == ["combine", "descend"]
+    calls.clear()
+    DPMeans(800.0, random_state=0, n_jobs=1).fit(X)
+    assert calls[:2] == ["descend", "combine"]

@@ -56,6 +56,15 @@ class Partition(Assignment):
             self.drop(filled)
         return centers[filled]
 
+    def put(self, means: np.ndarray, centers: np.ndarray) -> np.ndarray:
+        """These centres in place of the means, which the error is of; all clusters have rows."""
+        sums, weight, _ = self.totals()
+        centers = directions(centers) if self.unit else centers
+        middle = sums / weight[:, None]  # with `unit` not the same as the means
+        farther = ((centers - middle) ** 2 - (means - middle) ** 2).sum(axis=1)
+        self._add_sse(float(weight @ farther))
+        return centers
+
     def _all_assigned(self) -> bool:
         return bool(self.labels.min() >= 0)
 

@@ -47,13 +47,13 @@ def lloyd(X, w, C, passes):
     return lloyd_by_columns(np.ascontiguousarray(X.T), w, C, passes)[:3]
 
 
-def lloyd_by_columns(columns, w, C, passes, gain=-np.inf, limit=np.inf, hope=1.0):
+def lloyd_by_columns(columns, w, C, passes, gain=-np.inf, limit=np.inf, hope=1.0, ahead=0.0):
     """`lloyd` of rows given by their columns; returns the number of passes too.
 
     It ends when a pass gains less than a share `gain` of the error, or less than what the error is
-    above `limit`, over `hope`.
+    above `limit`, over `hope`. `ahead=1.0`: centres go beyond their means (`_engine.lloyd.follow`).
     """
-    n, C = columns.shape[1], C.copy()
+    n, C, P = columns.shape[1], C.copy(), C.copy()
     most = n + len(C)
     z, at, line, best = (
         np.empty(n, np.int64),
@@ -61,14 +61,17 @@ def lloyd_by_columns(columns, w, C, passes, gain=-np.inf, limit=np.inf, hope=1.0
         np.empty(most),
         np.empty(n),
     )
-    k, sse, turn = follow(columns, w, C, z, at, line, best, passes, gain, limit, hope)
+    how = passes, gain, limit, hope, ahead
+    k, sse, turn = follow(columns, w, C, P, z, at, line, best, *how)
     return z, C[:k], sse, turn
 
 
 @kernel
-def follow(columns, w, C, z, at, line, best, passes, gain, limit, hope):
+def follow(columns, w, C, P, z, at, line, best, passes, gain, limit, hope, ahead):
     """`lloyd_by_columns`: labels in z, centres in the first rows of C. Returns their number, the
     error and the passes.
+
+    Centres are C = M + pull·(M - P), M the means of a pass and P those of the one before.
 
     `at` is room for the nearest centre of each row, then for the new number of each cluster; `line`
     for how far rows are from one centre, then for the weight of each cluster; `best` for how far
@@ -77,6 +80,7 @@ def follow(columns, w, C, z, at, line, best, passes, gain, limit, hope):
     """
     d, n = columns.shape
     k, turn, before = C.shape[0], 0, np.inf
+    age, pull = 1.0, 0.0
     while True:
         for c in range(k):
             for j in range(0, d - 3, 4):  # four at a time: `line` is stored less often
@@ -102,24 +106,31 @@ def follow(columns, w, C, z, at, line, best, passes, gain, limit, hope):
             z[i] = c
             sse += w[i] * best[i]
         gained = before - sse
-        if moved == 0 or turn == passes or gained < gain * sse or gained * hope < sse - limit:
+        far = pull > 0.0 and (moved == 0 or gained < 0.0)  # go on from the means
+        done = moved == 0 or gained < gain * sse or gained * hope < sse - limit
+        if turn == passes or (done and not far):
             return k, sse, turn
         before = sse
         turn += 1
         for c in range(k):
             line[c] = 0.0
-            for j in range(d):
-                C[c, j] = 0.0
         for i in range(n):
             line[z[i]] += w[i]
         filled = 0
         for c in range(k):
             at[c] = filled
             filled += line[c] > 0.0
+        last, older = pull, 1.0 if far or filled < k else age
+        age = 0.5 + np.sqrt(0.25 + older * older)
+        pull = ahead * (older - 1.0) / age
+        for c in range(k):
+            for j in range(d):
+                P[c, j] = (C[c, j] + last * P[c, j]) / (1.0 + last)
+                C[c, j] = -pull * P[c, j]
         k = filled
         for i in range(n):
             c = z[i]
-            share = w[i] / line[c]
+            share = (1.0 + pull) * w[i] / line[c]
             c = at[c]
             z[i] = c
             for j in range(d):

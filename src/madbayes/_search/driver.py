@@ -5,14 +5,16 @@ data set is what a whole cluster repays. So:
 
 1. *Start.* Centres that the space proposes (many small clusters, merged while a merge costs less
    than the penalty), and those that the caller knows.
-2. *Combine.* Other starts, and crossings of them (`pool.py`).
-3. *Descend* from the best: the moves of the space (merges, Lloyd, exact moves of single rows) and
+2. *Descend* from the best: the moves of the space (merges, Lloyd, exact moves of single rows) and
    splits of every cluster, in turn, until none lowers the objective.
-4. *Renew neighbourhoods* of a few clusters each (`renewal.py`).
+3. *Combine.* Other starts, crossed with each other and with the ends so far (`pool.py`); descend.
+4. *Renew neighbourhoods* of a few clusters each (`renewal.py`), where that pays.
 5. *Descend* again, on all rows (1 to 4 see a sample when there are very many).
 
-`effort` says how much is spent on 2 and 4, in counted steps: 1 costs a few k-means fits, .1 leaves
-little but 1, 3 and 5.
+3 to 5 are a round. `effort` is how many, to the nearest whole number: 1 costs a few k-means fits,
+.1 leaves 1 and 2. Where there is a sample, or many clusters that have a price, 2 costs more than
+crossings do: there the first round comes before it, and is always made. More effort begins with all
+that less effort does, and keeps what is lowest, so it never ends higher.
 
 Guaranteed at the end: no move of the space lowers the objective, and splits of every cluster have
 been tried in vain. It never rises from step to step. Draws, cuts and the order of sums depend on
@@ -32,15 +34,17 @@ import numpy as np
 
 from madbayes._engine.progress import Stage
 from madbayes._engine.threads import Run
-from madbayes._search.division import Division
+from madbayes._search.division import Division, alike
 from madbayes._search.pool import combine
 from madbayes._search.price import Price
-from madbayes._search.renewal import renew
+from madbayes._search.renewal import NOISE, renew
 
 SAMPLE = 20_000  # rows that a search looks at; the others only take part in its last descent
 PER_CLUSTER = 50  # rows of that sample for each cluster, at least
 TOL = 1e-10  # less than this share of the objective is no gain
 SPLITS = 3  # starts per split
+ENDS = 4  # divisions that are kept from round to round
+SURE = 3  # rounds that end where the search has been: it is over
 
 Step = Callable[[Division], Division]
 
@@ -111,13 +115,10 @@ def search(
     `centers`, `labels`: where else to start from; the result is never above these labels.
     """
     known = [space.division(z) for z in labels]
-    best: tuple[Division, list[float]] | None = None
-    for _ in range(n_init):
-        found = search_once(space, random_state, run, effort, centers, known)
-        if best is None or found[0].objective < best[0].objective:
-            best = found
-    assert best is not None
-    return best
+    seeds = random_state.randint(2**31 - 1, size=n_init - 1)  # whatever the effort
+    streams = [random_state, *(np.random.RandomState(seed) for seed in seeds)]
+    found = [search_once(space, rng, run, effort, centers, known) for rng in streams]
+    return min(found, key=lambda one: one[0].objective)
 
 
 def search_once(
@@ -134,23 +135,42 @@ def search_once(
     first += [C for C in (*centers, *(d.centers for d in known)) if len(C) <= space.price.cap]
     size = max(SAMPLE, PER_CLUSTER * len(first[0]))
     some = space.sample(size, rng) if space.n > size else space
-    starts = [*(some.settle(C) for C in first), *(known if some is space else ())]
-    history = [min(start.objective for start in starts)]
-    best = combine(some, starts, effort, rng, history)  # 2.
+    starts = different([*(some.settle(C) for C in first), *(known if some is space else ())])
+    # Where the first descent is dear, crossings come before it, and one round at least.
+    many = some.crosses and some.price.penalty > 0 and starts[0].k > some.neighbours
+    dear = many or some is not space
+    late = dear and some.crosses and starts[0].k > 1
     found = []
-    for start in different([*starts, best])[: space.tries]:  # 3.
-        steps = [*history]
+    for start in starts[: 0 if late else space.tries]:  # 2.
+        steps = [start.objective]
         found.append((descend(some, start, rng, run, steps), steps))
-    now, history = min(found, key=lambda f: f[0].objective)
-    rested, now = now, renew(some, now, effort, rng, run, history)  # 4.
-    if some is not space:
-        lifted = [space.settle(now.centers), space.settle(first[0]), *known]
-        now = min(lifted, key=lambda d: d.objective)
-        history = [now.objective]
-    Stage("last moves")
-    if now is not rested:
-        now = descend(space, now, rng, run, history)  # 5.
-    return now, never_rising([*history, now.objective])
+    found = found or [(starts[0], [starts[0].objective])]
+    best, history = min(found, key=lambda f: f[0].objective)
+    ends, steps = different([best, *starts])[:ENDS], history if some is space else []
+    others = [] if some is space else [space.settle(first[0]), *known]
+    same, pays = 0, True
+    for turn in range(max(round(effort), dear)):
+        last, raw = ends[0], late and turn == 0
+        if some.crosses and last.k > 1:  # 3.
+            new = combine(some, ends, rng, raw=raw)
+            new = descend(some, new, rng, run, steps) if raw or new is not last else new
+            same += alike(new.labels, last.labels)
+            ends = [new] if raw else different([*ends, new])[:ENDS]
+        now = ends[0]
+        if pays or now is not last or not some.crosses:  # 4.
+            now = renew(some, now, rng, run, steps)
+            pays = now.objective < (1 - NOISE) * ends[0].objective
+        Stage("last moves")  # 5.
+        if some is space:
+            best = ends[0] = now if now is ends[0] else descend(space, now, rng, run, steps)
+        elif turn == 0 or now is not last:
+            ends[0] = now
+            now = different([*others, space.settle(now.centers)])[0]
+            best, others, history = (best, [], history) if turn else (now, [], [now.objective])
+            best = different([descend(space, now, rng, run, history), best])[0]
+        if same == SURE:
+            break
+    return best, never_rising([*history, best.objective])
 
 
 def different(divisions: Sequence[Division]) -> list[Division]:

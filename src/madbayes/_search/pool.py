@@ -4,14 +4,18 @@ Local searches of data without clear clusters end in local minima that differ ev
 Two of them together know more than each: the centres of both are twice as many as needed, and
 Ward's merges down to the right number keep, place by place, what suits the rows best.
 
-1. *Pool.* The starts that are given, and others from seeds of their own; a few Lloyd passes each.
+1. *Pool.* Starts from seeds of their own; a few Lloyd passes each.
 2. *Cross* two divisions that have not met: all centres of both, their nearest rows, merged down to
    as many clusters as they have, or a few more or less where clusters have a price; Lloyd passes.
-   The child takes the place of the worst, if it is lower and not there yet.
-3. Until so many crossings are made, or all pairs have met. The best is the start of the descent.
+   The child takes the place of the worst, if it is lower; or that of its twin, which has hardly a
+   row elsewhere.
+3. Where all have met, another start joins them; one that has a twin ends it, for there is nothing
+   new to be found.
+4. The best is crossed with the `ends` of the search so far, if it is not the lowest of them. They
+   are not in the pool: exact moves have made them lower than all in it, which would soon be alike.
 
 Lloyd's passes are all it needs: they are many times cheaper than exact moves, which only the best
-sees in the end. The unit of effort is one crossing, a small part of one k-means fit.
+sees in the end.
 
 Fränti 2000, "Genetic algorithm with deterministic crossover for vector quantization" (2., for a
 given number of clusters; departs from it by the free number and by a pool of steady size).
@@ -24,56 +28,64 @@ from typing import Any
 import numpy as np
 
 from madbayes._engine.progress import Stage
-from madbayes._search.division import Division
+from madbayes._search.division import Division, alike
 
-SIZE = 3  # divisions in the pool, times the root of the effort
-CROSSINGS = 10  # times the effort
-GLIDE = 3e-4  # Lloyd ends with a pass that gains less than this share of the error, over √effort
+SIZE = 3  # divisions in the pool
+CROSSINGS = 6
+FIRST = 10  # of them where the number of clusters may have far to go
+GLIDE = 3e-4  # Lloyd ends with a pass that gains less than this share of the error
 SPREAD = 0.05  # clusters more or less than the parents have, as a share
-SAME = 1e-9  # divisions whose objectives differ by less than this share are taken for equal
 
 
 def combine(
-    space: Any,
-    starts: Sequence[Division],
-    effort: float,
-    rng: np.random.RandomState,
-    history: list[float],
+    space: Any, ends: Sequence[Division], rng: np.random.RandomState, *, raw: bool = False
 ) -> Division:
-    """The lowest division of a pool after its crossings."""
-    first = min(starts, key=lambda division: division.objective)
-    size, crossings = max(2, round(SIZE * effort**0.5)), max(1, round(CROSSINGS * effort))
-    if not space.crosses or first.k == 1:
-        return first
-    gain = GLIDE / effort**0.5
-    stage = Stage("combining", size + crossings)
-    pool = dict(enumerate(space.glide(start, gain) for start in starts))  # 1.
-    while len(pool) < size:
-        k = count_clusters(space, first, first, rng)
-        pool[len(pool)] = space.glide(space.sow(k, rng), gain)
-        stage.at(len(pool))
-    history.append(min(one.objective for one in pool.values()))
+    """The lowest division that another pool leads to, if its best is crossed with `ends` too.
+
+    `raw`: nothing has descended from them yet, and they are the first of the pool.
+    """
+    pool: dict[int, Division] = {}
     met: set[tuple[int, int]] = set()
-    for crossing in range(crossings):
+    crossings = FIRST if raw else CROSSINGS
+    stage = Stage("combining", SIZE + crossings + len(ends))
+    for step in range(SIZE + crossings):
+        stage.at(step)
         pairs = [pair for pair in combinations(sorted(pool), 2) if pair not in met]
-        if not pairs:  # 3.
+        fresh = step < SIZE or not pairs
+        if fresh:  # 1., 3.
+            k = count_clusters(space, ends[0], ends[0], rng)
+            start = ends[step] if raw and step < len(ends) else space.sow(k, rng)
+            child = space.glide(start, GLIDE)
+        else:  # 2.
+            one, other = pairs[rng.randint(len(pairs))]
+            met.add((one, other))
+            child = cross(space, pool[one], pool[other], rng)
+        twins = [number for number, old in pool.items() if alike(child.labels, old.labels)]
+        if twins and not pairs and step >= SIZE - 1:
             break
-        pair = pairs[rng.randint(len(pairs))]
-        met.add(pair)
-        one, other = (pool[number] for number in pair)
-        k = count_clusters(space, one, other, rng)
-        child = space.glide(space.cross(one, other, k), gain)  # 2.
-        worst = max(pool, key=lambda number: pool[number].objective)
-        known = any(
-            abs(child.objective - old.objective) <= SAME * abs(old.objective)
-            for old in pool.values()
-        )
-        if child.objective < pool[worst].objective and not known:
-            history.append(min(history[-1], child.objective))
-            del pool[worst]
-            pool[size + crossing] = child
-        stage.at(size + crossing + 1)
-    return min(pool.values(), key=lambda division: division.objective)
+        if len(pool) < SIZE and not twins:
+            pool[step] = child
+            continue
+        place = twins[0] if twins else max(pool, key=lambda number: pool[number].objective)
+        if child.objective < pool[place].objective or (fresh and not twins):
+            del pool[place]
+            pool[place if twins else step] = child
+    best = min(pool.values(), key=cost)
+    if raw:
+        return min(best, ends[0], key=cost)
+    if alike(best.labels, ends[0].labels):
+        return ends[0]
+    return min([best, *(cross(space, best, end, rng) for end in ends)], key=cost)  # 4.
+
+
+def cross(space: Any, one: Division, other: Division, rng: np.random.RandomState) -> Division:
+    """2. A child of two divisions."""
+    k = count_clusters(space, one, other, rng)
+    return space.glide(space.cross(one, other, k), GLIDE)
+
+
+def cost(division: Division) -> float:
+    return division.objective
 
 
 def count_clusters(space: Any, one: Division, other: Division, rng: np.random.RandomState) -> int:

@@ -34,13 +34,13 @@ CHEAP = 1e7  # where passes are not counted, one is this at least
 PER_ROW = 6  # columns that cost as much as what a distance costs beside them
 SWEEPS = 30  # and one trial is about so many
 NOISE = 1e-4  # a smaller gain, as a share of the objective, is kept but not waited for
+PROBE = 0.25  # of the budget is spent in any case, where many clusters can be crossed
 TRIAL = 2e5  # what a trial costs beside its passes
 
 
 def renew(
     space: Any,
     now: Division,
-    effort: float,
     rng: np.random.RandomState,
     run: Run,
     history: list[float],
@@ -54,11 +54,13 @@ def renew(
         return now
     clusters, objective, k = Slots(now), now.objective, now.k
     unsettled = set(range(k))
-    trials = count_trials(space, k, effort)
+    trials = count_trials(space, k)
     at_once = AT_ONCE if space.price.cap == space.n else 1  # they share the cap
-    budget = max_cost(space, k, effort)
+    budget = max_cost(space, k)
+    many = space.crosses and k > space.neighbours
+    rest = (1 - PROBE) * budget if many else 0.0  # not touched before it pays
     stage = Stage("searching", k)
-    while unsettled and budget > 0:
+    while unsettled and budget > rest:
         stage.at(k - len(unsettled), k)
         jobs: list[Any] = []
         taken: set[int] = set()
@@ -71,7 +73,7 @@ def renew(
                 break
 
         def solve(
-            job: Any, k: int = k, budget: float = budget / len(jobs)
+            job: Any, k: int = k, budget: float = (budget - rest) / len(jobs)
         ) -> tuple[Division, Division, float]:
             _, near, rows, labels, seed = job
             part = space.part(rows, space.price.cap - k + len(near))
@@ -89,23 +91,25 @@ def renew(
             history.append(objective)
             slots = clusters.exchange(near, rows, new)
             unsettled = (unsettled - set(near.tolist())) | set(slots)
+        if objective < (1 - NOISE) * now.objective:
+            rest = 0.0
     return space.division(clusters.labels()) if objective < now.objective else now
 
 
-def count_trials(space: Any, k: int, effort: float) -> int:
+def count_trials(space: Any, k: int) -> int:
     """Failures in a row that settle one of k clusters."""
     each = max(1, min(TRIALS, TRIALS * FEW_VALUES // space.values, MANY // space.n))
     enough = max(MIN_TRIALS * each // TRIALS, MIN_TRIALS // 2)
-    return max(1, round(effort * max(each, enough // k if k > space.neighbours else enough)))
+    return max(each, enough // k if k > space.neighbours else enough)
 
 
-def max_cost(space: Any, k: int, effort: float) -> float:
+def max_cost(space: Any, k: int) -> float:
     """What the renewal of k clusters may cost."""
-    passes = effort * space.passes * k * pass_cost(space)
+    passes = space.passes * k * pass_cost(space)
     if space.counts:
-        return passes + effort**2 * LEAST
+        return passes + LEAST
     few = max(1.0, space.neighbours / k)  # then a re-draw is a restart
-    return max(passes, effort * space.passes * CHEAP * few**2)
+    return max(passes, space.passes * CHEAP * few**2)
 
 
 def pass_cost(space: Any) -> float:

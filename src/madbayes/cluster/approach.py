@@ -60,7 +60,7 @@ def approach(
     cost = price.penalty * len(centers)
     for gain in GAINS:  # 2.
         labels, centers, error, turns = lloyd_by_columns(
-            columns, w, centers, PASSES, gain, limit - cost, HOPE
+            columns, w, centers, PASSES, gain, limit - cost, HOPE, ahead=1.0
         )
         count += (1 + turns) * len(centers)
         back = (  # 3.

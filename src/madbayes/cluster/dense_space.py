@@ -237,8 +237,8 @@ class DenseSpace:
     def _lloyd(self, centers: np.ndarray, passes: int, gain: float = 0.0) -> np.ndarray:
         """Labels after at most so many passes, the last one that gains less than this share."""
         if self.plain(len(centers)):
-            return lloyd_by_columns(self.columns, self.w, centers, passes, gain)[0]
-        how = self.run, self.unit, self.frame, gain
+            return lloyd_by_columns(self.columns, self.w, centers, passes, gain, ahead=1.0)[0]
+        how = self.run, self.unit, self.frame, gain, True
         return lloyd_passes(self.X, centers, self.w, passes, *how)[0]
 
     def move_rows(self, now: Division) -> Division:

@@ -154,7 +154,7 @@ class KMeans(CentersMixin):
         How many starts (or searches) to try; the best result is kept. "auto" is 1 for "k-means++",
         an array and "search", 10 otherwise.
     effort : float, default=1
-        For "search": so many times the usual patience.
+        For "search": how many rounds (.1: hardly any); more never end higher.
     max_iter : int, default=300
         For "paper": passes at most for one start.
     tol : float, default=1e-4

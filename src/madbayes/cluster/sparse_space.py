@@ -200,7 +200,8 @@ class SparseSpace:
         return self._lloyd(now, 0.0)
 
     def _lloyd(self, now: Division, gain: float) -> Division:
-        found = lloyd_passes(self.X, now.centers, self.w, 300, self.run, self.unit, gain=gain)
+        how = self.run, self.unit, None, gain, True
+        found = lloyd_passes(self.X, now.centers, self.w, 300, *how)
         return self.division(found[0])
 
     def move_rows(self, now: Division) -> Division:

@@ -161,7 +161,7 @@ def searched(
 ) -> Candidate:
     """What the search makes of a candidate at the penalties of `space`."""
     now = space.settle(space.division(start.labels).centers)
-    now = renew(space, descend(space, now, rng, space.run, []), 1.0, rng, space.run, [])
+    now = renew(space, descend(space, now, rng, space.run, []), rng, space.run, [])
     return describe(space, now, d)
 
 
