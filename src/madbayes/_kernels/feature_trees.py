@@ -24,22 +24,22 @@ def flip(z, g, G):
 
 @kernel
 def triangle(G):
-    """R with RᵀR = G, upper triangular; rows of dependent features are zero."""
+    """L with LLᵀ = G, lower triangular; columns of dependent features are zero."""
     K = G.shape[0]
-    R = np.zeros((K, K))
+    L = np.zeros((K, K))
     for i in range(K):
         pivot = G[i, i]
         for j in range(i):
-            pivot -= R[j, i] * R[j, i]
+            pivot -= L[i, j] * L[i, j]
         if pivot <= 1e-10 * G[i, i]:
             continue
-        R[i, i] = np.sqrt(pivot)
+        L[i, i] = np.sqrt(pivot)
         for c in range(i + 1, K):
             value = G[i, c]
             for j in range(i):
-                value -= R[j, i] * R[j, c]
-            R[i, c] = value / R[i, i]
-    return R
+                value -= L[i, j] * L[c, j]
+            L[c, i] = value / L[i, i]
+    return L
 
 
 @inner
@@ -66,14 +66,15 @@ def best_of_sums(x, sums, away, want):
 
 
 @inner
-def best_of_all(z, g, G, R, ease, most, two, want, y, delta, cost, tried):
+def best_of_all(z, g, G, L, ease, most, two, want, y, rest, delta, cost, tried):
     """The best of all 2^K z, as `want`, by branch and bound.
 
     Flips come first. No other z is better when 2|g_k| <= ease·G_kk for all flips k that are left,
     where ease·diag(G) <= G as matrices: then 2δg <= δGδᵀ for every δ. Most rows end here.
 
-    With δ = z' - z, ‖e - δA‖² = Σ_i (y_i - (Rδ)_i)² + const. Features are decided from the last to
-    the first; what the decided ones leave over in their rows of R bounds the rest from below (the
+    With δ = z' - z and LLᵀ = G, ‖e - δA‖² = Σ_i (y_i - (δL)_i)² + const. Features are decided from
+    the last to the first; what the decided ones leave over in their columns of L (`rest` has it for
+    the others, line i with all from i on decided) bounds the rest from below (the
     sphere decoder of Fincke & Pohst 1985). After `most` nodes the best z so far counts. `g` is
     used up. Returns the nodes, and with `two` by how much the squared error of the second best z is
     larger, at least (0: not known); branches that could hold it are then gone into, too.
@@ -91,16 +92,18 @@ def best_of_all(z, g, G, R, ease, most, two, want, y, delta, cost, tried):
         flipped = min(flipped, G[k, k] - gain)
     if gap >= 0.0:
         return 0, gap
-    for i in range(K):  # Rᵀy = g
+    top = 0  # beyond it all features depend on those before
+    for i in range(K):  # Ly = g
         value = y[i]
         for j in range(i):
-            value -= R[j, i] * y[j]
-        y[i] = value / R[i, i] if R[i, i] > 0 else 0.0
+            value -= L[i, j] * y[j]
+        y[i] = value / L[i, i] if L[i, i] > 0 else 0.0
+        top = i + 1 if L[i, i] > 0 else top
     least = 0.0
-    for i in range(K):
-        miss = y[i]
+    for i in range(top):
+        rest[K, i] = miss = y[i]
         for c in range(i, K):
-            miss -= R[i, c] * (float(want[c]) - float(z[c]))
+            miss -= L[c, i] * (float(want[c]) - float(z[c]))
         least += miss * miss
     second = least + flipped
     bound = second if two else least - 1e-12 * least
@@ -110,21 +113,19 @@ def best_of_all(z, g, G, R, ease, most, two, want, y, delta, cost, tried):
         if tried[i] == 2:
             i += 1
             continue
-        miss = 0.0
-        if R[i, i] > 0:
-            miss = y[i]
-            for c in range(i + 1, K):
-                miss -= R[i, c] * delta[c]
+        miss = rest[i + 1, i] if L[i, i] > 0 else 0.0
         other = -1.0 if z[i] else 1.0  # δ_i is 0 or this
-        swap = abs(miss - R[i, i] * other) < abs(miss)
+        swap = abs(miss - L[i, i] * other) < abs(miss)
         delta[i] = other if swap == (tried[i] == 0) else 0.0
         tried[i] += 1
         nodes += 1
-        miss -= R[i, i] * delta[i]
+        miss -= L[i, i] * delta[i]
         cost[i] = cost[i + 1] + miss * miss
         if cost[i] >= bound:
             tried[i] = 2  # the other one is farther off
         elif i > 0:
+            for r in range(min(i, top)):
+                rest[i, r] = rest[i + 1, r] - L[i, r] * delta[i]
             i -= 1
             tried[i] = 0
         else:

@@ -67,11 +67,11 @@ def tally(z, e, w, S, T):
 
 
 @kernel
-def allocate(X, weight, Z, A, G, R, sums, ease, most, how, reach, moved, error, S, T):
+def allocate(X, weight, Z, A, G, L, sums, ease, most, how, reach, moved, error, S, T):
     """Choose each row's z, A fixed, or only measure. Returns (changed, squared error, nodes).
 
     `error` becomes ‖x - zA‖² of each row; ZᵀWZ is added to `S` and ZᵀW(X - ZA) to `T`. G = AAᵀ,
-    R is its `triangle`, `ease` and `most` as in `best_of_all`; with `sums` it is `best_of_sums`.
+    L is its `triangle`, `ease` and `most` as in `best_of_all`; with `sums` it is `best_of_sums`.
 
     `reach` (may be empty) has for each row bounds on its distances: from its own sum of features,
     above, less `moved`; and from any other, below, plus `moved`: sums have moved so far at most. By
@@ -80,6 +80,7 @@ def allocate(X, weight, Z, A, G, R, sums, ease, most, how, reach, moved, error, 
     """
     K, d = A.shape
     e, new, g, y, delta = np.empty(d), np.empty(d), np.empty(K), np.empty(K), np.zeros(K)
+    rest = np.empty((K + 1, K))
     cost, tried, want = np.zeros(K + 1), np.zeros(K, np.int64), np.empty(K, np.uint8)
     away, two = np.empty(sums.shape[1]), reach.shape[0] > 0
     changed, rss, nodes, gap = 0, 0.0, 0, 0.0
@@ -104,7 +105,9 @@ def allocate(X, weight, Z, A, G, R, sums, ease, most, how, reach, moved, error, 
                 gap = best_of_sums(x, sums, away, want)
             else:
                 products(A, e, g)
-                more, gap = best_of_all(z, g, G, R, ease, most, two, want, y, delta, cost, tried)
+                more, gap = best_of_all(
+                    z, g, G, L, ease, most, two, want, y, rest, delta, cost, tried
+                )
                 nodes += more
             same = True
             for k in range(K):

@@ -160,11 +160,11 @@ class Allocation:
         beyond `one_pass`."""
         K = self.K
         G = self.A @ self.A.T
-        R, sums, ease = G, NO_SUMS, 0.0
+        L, sums, ease = G, NO_SUMS, 0.0
         if how in (EXACT, SOME) and K:
-            R = triangle(G)
+            L = triangle(G)
             tree = BOTH * bounds.cost / self.n if bounds.reach.size else 0.0
-            sums = all_sums(self.A, int((R.diagonal() > 0).sum()), tree)
+            sums = all_sums(self.A, int((L.diagonal() > 0).sum()), tree)
             if sums is NO_SUMS and self.source.n > FEW_ROWS:
                 ease = diagonal_part(G)
 
@@ -174,7 +174,7 @@ class Allocation:
             cost = (cut[1] - cut[0]) * sums.size * SUM
             for i, j, X in self.pieces(cut):
                 flips, error, nodes = kernels.allocate(
-                    *(X, self.weight[i:j], self.Z[i:j], self.A, G, R, sums, ease),
+                    *(X, self.weight[i:j], self.Z[i:j], self.A, G, L, sums, ease),
                     *(self.most_nodes, how, bounds.reach[i:j], bounds.moved, self.error[i:j], S, T),
                 )
                 changed, rss, cost = changed + flips, rss + error, cost + nodes * NODE
