@@ -18,7 +18,7 @@ from madbayes._kernels import features as kernels
 from madbayes._kernels.feature_births import grow_seeds
 from madbayes._kernels.feature_trees import triangle
 from madbayes._kernels.features import COORDINATE, EXACT, MEASURE, NO_SUMS, NODES, SOME
-from madbayes.features.bounds import UNBOUND, Bounds
+from madbayes.features.bounds import UNBOUND, Bounds, diagonal_part
 
 FEW_ROWS = 500  # whose search trees cost less than the eigenvalues that could spare them
 PIECE_VALUES = 2**16  # of X, in one call of a kernel
@@ -31,14 +31,6 @@ NO_WEIGHT = np.empty(0)
 def new_state(source: Rows, weight: np.ndarray | None, run: Run) -> "Allocation":
     """No features yet."""
     return Allocation(source, weight, run, segments(source.n, 16))
-
-
-def diagonal_part(G: np.ndarray) -> float:
-    """The largest c, rounding aside, with c·diag(G) <= G as matrices."""
-    root = np.sqrt(np.diag(G))
-    if G.shape[0] == 0 or not root.min() > 0:
-        return 0.0
-    return max(0.0, float(np.linalg.eigvalsh(G / np.outer(root, root))[0]) - 1e-9)
 
 
 def all_sums(A: np.ndarray, rank: int, tree: float) -> np.ndarray:

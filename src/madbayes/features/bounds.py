@@ -51,3 +51,11 @@ def longest_sum(D: np.ndarray) -> float:
     for row in D:
         sums = np.vstack([sums, sums + row])
     return float(np.sqrt((sums**2).sum(axis=1).max()))
+
+
+def diagonal_part(G: np.ndarray) -> float:
+    """The largest c, rounding aside, with c·diag(G) <= G as matrices."""
+    root = np.sqrt(np.diag(G))
+    if G.shape[0] == 0 or not root.min() > 0:
+        return 0.0
+    return max(0.0, float(np.linalg.eigvalsh(G / np.outer(root, root))[0]) - 1e-9)

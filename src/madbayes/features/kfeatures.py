@@ -28,7 +28,8 @@ from madbayes.features.allocation import Allocation
 from madbayes.features.base import FeaturesMixin
 from madbayes.features.bounds import Bounds
 from madbayes.features.budget import default_patience, in_haste
-from madbayes.features.search import greedy, search, search_start, settle
+from madbayes.features.greedy import greedy
+from madbayes.features.search import search, search_start, settle
 from madbayes.features.solve import Features, Method, best_start, by_size, finish
 from madbayes.features.table import check_table_to_fit
 

@@ -19,6 +19,7 @@ from madbayes._engine.progress import Stage
 from madbayes.features.allocation import Allocation
 from madbayes.features.bounds import Bounds
 from madbayes.features.budget import SMALL, TINY, at_last, budget, harder, in_haste
+from madbayes.features.greedy import value
 from madbayes.features.rowwise import collapsed_pass
 from madbayes.features.solve import Features, Start, finish
 
@@ -32,10 +33,6 @@ TWICE = 0.3  # of the tries: two exchanges at once
 
 
 Descent = Callable[[Allocation, float, int, float], bool]  # state, penalty, cap, target
-
-
-def value(state: Allocation, penalty: float) -> float:
-    return state.rss + penalty * state.K
 
 
 def alternate(
@@ -280,30 +277,3 @@ def search_start(find: Callable[..., bool]) -> Start:
         return finish(state, penalty, history, len(history), converged)
 
     return start
-
-
-def greedy(state: Allocation, rng: np.random.RandomState, penalty: float, cap: int) -> None:
-    """The start of BKJ 5: the mean for all rows, then residuals of rows drawn by squared error.
-
-    With penalty 0 up to `cap` features, otherwise as long as J falls.
-    """
-    if cap < 1:
-        return
-    before, saved = value(state, penalty), state.save()
-    state.add(state.everybody(), np.zeros(state.d))
-    state.measure()
-    state.refit()
-    state.measure()
-    if penalty > 0 and value(state, penalty) >= before:
-        state.restore(saved)
-    while state.K < cap:
-        rows = state.draw(rng, 1)
-        if rows.size == 0:
-            break
-        before, saved = value(state, penalty), state.save()
-        a = state.residuals(rows)
-        state.add(state.nearer(a[0]), a[0])
-        state.measure()
-        if value(state, penalty) >= before:
-            state.restore(saved)
-            break
