@@ -25,7 +25,9 @@ from madbayes.features import (
     budget,
     search,
 )
+from madbayes.features import bounds as bounds_of_rows
 from madbayes.features.allocation import new_state
+from madbayes.features.bounds import Bounds
 from madbayes.features.solve import Features, by_size
 from madbayes.penalties import feature_path
 
@@ -324,8 +326,56 @@ def test_trees_and_sums_find_the_same(shape, monkeypatch):
     A, X = rng.normal(size=shape), rng.normal(size=(700, shape[1])) * 2
     model = KFeatures(shape[0], init=A, effort=0, max_iter=3)
     sums = model.fit(X).assignments_
-    monkeypatch.setattr(allocation, "all_sums", lambda A, rank: allocation.NO_SUMS)
+    monkeypatch.setattr(allocation, "all_sums", lambda A, rank, tree: allocation.NO_SUMS)
     np.testing.assert_array_equal(model.fit(X).assignments_, sums)
+
+
+@pytest.mark.parametrize("sums", [False, True])
+@pytest.mark.parametrize("kind", ["noise", "features", "weights", "dependent", "ties", "far"])
+def test_bounds_pass_by_rows_that_stay(kind, sums, monkeypatch):
+    """A pass with bounds changes the rows that a pass over all rows changes."""
+    rng = np.random.default_rng(3)
+    X, weight = rng.normal(size=(3000, 4)), None
+    if kind == "features":
+        X = (rng.random((3000, 5)) < 0.3) @ (3 * rng.normal(size=(5, 4))) + 0.7 * X
+    elif kind == "ties":
+        X = np.round(X)
+    elif kind == "weights":
+        weight = rng.uniform(0.1, 3, 3000)
+    A = X[:5] * rng.uniform(0.2, 0.8, (5, 1))
+    if kind == "dependent":
+        A[4] = A[0] + A[1]
+    elif kind == "far":  # and one feature that goes there
+        X, A[0] = X + 1e6, 1e6
+    monkeypatch.setattr(allocation, "BOTH", 1e9 if sums else 0.0)
+    plain, bound = (new_state(Rows(X), weight, serial) for _ in range(2))
+    for state in (plain, bound):
+        state.put(np.zeros((3000, 5)), A)
+    bounds, passed_by = Bounds(), 0
+    for _ in range(60):
+        error = bound.error.copy()
+        changed = bound.assign_some(bounds)
+        passed_by += int((bound.error == error).sum())
+        assert changed == plain.assign("exact")
+        np.testing.assert_array_equal(bound.Z, plain.Z)
+        for state in (plain, bound):
+            state.refit()
+        assert bound.rss == pytest.approx(plain.rss, rel=1e-9)
+        np.testing.assert_allclose(bound.A, plain.A, rtol=1e-7, atol=1e-9 * abs(X).max())
+    assert passed_by > 30 * 3000
+    bound.catch_up(bounds)
+    plain.measure()
+    np.testing.assert_allclose(bound.error, plain.error, rtol=1e-6, atol=1e-9 * plain.error.max())
+
+
+@pytest.mark.parametrize("model", [KFeatures(6, n_init=1), BPMeans(300.0)])
+def test_bounds_change_no_result(model, monkeypatch):
+    X = np.random.default_rng(4).normal(size=(4200, 4))
+    with_bounds = clone(model).set_params(random_state=0, n_jobs=1).fit(X)
+    monkeypatch.setattr(bounds_of_rows, "FEW", -1)  # they never begin
+    without = clone(model).set_params(random_state=0, n_jobs=1).fit(X)
+    np.testing.assert_array_equal(with_bounds.assignments_, without.assignments_)
+    assert with_bounds.objective_ == pytest.approx(without.objective_, rel=1e-12)
 
 
 @pytest.mark.parametrize("effort", [0.1, 0.5])

@@ -12,6 +12,7 @@ from reference.hard_hdp import hard_hdp, neighbours, objective
 from reference.partitions import all_partitions
 
 from madbayes import DPMeans, HardHDP, KernelHardHDP, penalties
+from madbayes._kernels import hdp, hdp_groups
 from madbayes.multi.algorithm2 import objective as formula
 
 
@@ -74,6 +75,14 @@ def test_paper_with_ties_and_duplicates():
         model = HardHDP(1.0, 2.0, algorithm="paper").fit(X, groups=groups)
         assert model.objective_ == pytest.approx(history[-1])
         np.testing.assert_array_equal(model.labels_, labels)
+
+
+def test_paper_opens_more_clusters_than_there_was_room_for():
+    X, groups, _, _ = draw(3, 400, n_groups=7)
+    labels, _, _ = hard_hdp(X, groups, 0.001, 0.002)
+    model = HardHDP(0.001, 0.002, algorithm="paper").fit(X, groups=groups)
+    assert model.n_clusters_ > 3 * hdp.SPARE
+    np.testing.assert_array_equal(model.labels_, labels)
 
 
 def test_paper_far_from_the_origin_and_in_float32():
@@ -226,6 +235,38 @@ def test_groups_too_large_for_the_cache_settle_alike(monkeypatch):
     monkeypatch.setattr(descent, "CACHE", 1)  # distances are computed again and again
     again = HardHDP(0.05, 0.3, random_state=1).fit(X, groups=groups)
     np.testing.assert_array_equal(again.labels_, kept.labels_)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_settling_is_the_plain_loop(seed):
+    rng = np.random.default_rng(seed)
+    X, groups, w, _ = draw(seed, 60, d=1 + seed % 3, ties=seed % 2 == 0)
+    X, groups, w = X[np.argsort(groups)], np.sort(groups), np.ceil(w) if seed % 4 > 1 else w**0
+    C = X[rng.permutation(60)[: rng.integers(1, 20)]]  # with ties: some are equal
+    z, start = rng.integers(0, len(C), 60), np.searchsorted(groups, np.arange(5))
+    expected, rounds = z.copy(), 0
+    for a, b in itertools.pairwise(start):
+        cost = w[a:b, None] * ((X[a:b, None] - C) ** 2).sum(axis=2)
+        used = np.bincount(z[a:b], minlength=len(C)) > 0
+
+        def price(used, cost=cost):
+            return np.where(used, cost, np.inf).min(axis=1).sum() + 1.5 * used.sum()
+
+        while True:
+            other = [np.where(np.arange(len(C)) == p, ~used, used) for p in range(len(C))]
+            saved = np.array([price(used) - price(each) for each in other])
+            if saved.max() <= 1e-9:
+                break
+            used, rounds = other[saved.argmax()], rounds + 1
+        expected[a:b] = np.where(used, cost, np.inf).argmin(axis=1)
+    for room in (20 * 60, len(C) + 8):  # with costs that are kept, and computed anew
+        found = z.copy()
+        stop = np.zeros(1, np.uint8)
+        hdp_groups.settle_groups(
+            X, w, start, found, hdp_groups.columns(C), 1.5, np.empty(room), stop
+        )
+        np.testing.assert_array_equal(found, expected)
+    assert rounds > 0
 
 
 def test_more_rows_than_the_sample(monkeypatch):

@@ -4,7 +4,8 @@ import numpy as np
 
 from madbayes._kernels import kernel
 from madbayes._kernels.collapsed_features import DONE, OPEN
-from madbayes._kernels.features import dot, flip, residual
+from madbayes._kernels.feature_trees import flip
+from madbayes._kernels.features import dot, residual
 
 
 @kernel

@@ -16,6 +16,8 @@ from madbayes._kernels.distance import sqdist
 from madbayes._kernels.moves import copy_row, means
 from madbayes._kernels.rows import read_only, squared_error
 
+SPARE = 64  # room for more centres, beside once again as many as there are
+
 
 def assign_or_open(X, w, start, z, C, k, local, glob):
     """KJ Algorithm 2, step 4: each row to its cheapest cluster, or to a new one.
@@ -24,21 +26,26 @@ def assign_or_open(X, w, start, z, C, k, local, glob):
     group it is a pass of DP-means (KJ Algorithm 1), which is step 5 when the rows are local means.
     Returns the centres, the new ones behind the k that were there, and their number.
     """
-    room = np.empty((k + len(X), C.shape[1]))  # what nobody writes to takes no memory
-    room[:k] = C[:k]
-    user = np.zeros(len(room), np.int64)
-    k = assign_rows(read_only(X), w, start, z, room, k, local, glob, user)
+    room, user, done = C[:k], np.zeros(k, np.int64), np.zeros(1, np.int64)
+    while done[0] < len(X):
+        more = min(k + SPARE, len(X) - int(done[0]))  # rows that are left open no more
+        room = np.concatenate([room, np.empty((more, C.shape[1]))])
+        user = np.concatenate([user, np.zeros(more, np.int64)])
+        k = assign_rows(read_only(X), w, start, z, room, k, local, glob, user, done)
     return room[:k], k
 
 
 @kernel
-def assign_rows(X, w, start, z, C, k, local, glob, user):
+def assign_rows(X, w, start, z, C, k, local, glob, user, done):
     """`assign_or_open` with room in C; `user` of a cluster is one more than the group that used it
-    last. Returns the number of centres."""
+    last. Returns the number of centres; `done` rows have been assigned before, and when C is full
+    the others wait."""
     for j in range(start.shape[0] - 1):
+        if start[j + 1] <= done[0]:
+            continue
         for i in range(start[j], start[j + 1]):
             user[z[i]] = j + 1
-        for i in range(start[j], start[j + 1]):
+        for i in range(max(start[j], done[0]), start[j + 1]):
             best, q = np.inf, 0
             for p in range(k):
                 cost = w[i] * sqdist(X, i, C, p)
@@ -47,11 +54,15 @@ def assign_rows(X, w, start, z, C, k, local, glob, user):
                 if cost < best:
                     best, q = cost, p
             if best > local + glob:
+                if k == C.shape[0]:
+                    done[0] = i
+                    return k
                 copy_row(X, i, C, k)
                 q = k
                 k += 1
             z[i] = q
             user[q] = j + 1
+    done[0] = X.shape[0]
     return k
 
 

@@ -9,20 +9,47 @@ from madbayes._kernels.moves import HEAVY, MARGIN, TOL
 from madbayes._kernels.rows import read_only
 
 ROUNDS = 1000  # a guard only: every round lowers the objective
+LANES = 8  # clusters at a time; what is left over takes as long
+INFINITE = int(np.float64(np.inf).view(np.int64))  # the bits of inf
+
+
+def columns(C):
+    """The centres, one to a column, and some that are infinitely far: a multiple of LANES."""
+    CT = np.full((C.shape[1], -(-len(C) // LANES) * LANES), np.inf)
+    CT[:, : len(C)] = C.T
+    return CT
 
 
 @inner
 def weighted_distances(X, i, wi, CT, out):
-    """wi times the squared distances of row i to the columns of CT, all of them at a time."""
+    """wi times the squared distances of row i to the columns of CT, all of them at a time, two of
+    the columns of X at a time."""
+    d = CT.shape[0]
     for p in range(CT.shape[1]):
         out[p] = 0.0
-    for f in range(CT.shape[0]):
-        x = np.float64(X[i, f])
+    for f in range(0, d - 1, 2):
+        x, y = np.float64(X[i, f]), np.float64(X[i, f + 1])
         for p in range(CT.shape[1]):
-            gap = x - CT[f, p]
+            gap, next_gap = x - CT[f, p], y - CT[f + 1, p]
+            out[p] = (out[p] + gap * gap) + next_gap * next_gap
+    if d % 2 == 1:
+        x = np.float64(X[i, d - 1])
+        for p in range(CT.shape[1]):
+            gap = x - CT[d - 1, p]
             out[p] += gap * gap
-    for p in range(CT.shape[1]):
-        out[p] *= wi
+    if wi != 1.0:
+        for p in range(CT.shape[1]):
+            out[p] *= wi
+
+
+@inner
+def least_of(bits, at, barred):
+    """The least of the costs from `at` on of clusters that are not barred, as a whole number."""
+    least = INFINITE
+    for p in range(barred.shape[0]):
+        cost = bits[at + p] | barred[p]
+        least = cost if cost < least else least
+    return least
 
 
 def settle_groups(X, w, start, z, CT, local, cost, stop):
@@ -35,17 +62,19 @@ def settle_groups(X, w, start, z, CT, local, cost, stop):
     rows × clusters than it holds compute distances again and again.
     """
     k, n, whole = CT.shape[1], int(np.diff(start).max(initial=0)), np.int64
-    of_rows = np.empty(n), np.empty(n), np.empty(n, whole)
-    of_clusters = np.empty(k, whole), np.empty(k, whole), np.empty(k), np.empty(k)
-    return settle_each(read_only(X), w, start, z, CT, local, cost, *of_rows, *of_clusters, stop)
+    room = np.empty(n), np.empty(n), np.empty(k, whole), np.empty(k), np.empty(k)
+    bits = cost.view(whole), room[1].view(whole)
+    return settle_each(read_only(X), w, start, z, CT, local, cost, *room, *bits, stop)
 
 
 @kernel
 def settle_each(
-    X, w, start, z, CT, local, cost, best, second, other, used, inside, gain, loss, stop
+    X, w, start, z, CT, local, cost, best, second, barred, gain, loss, bits, second_bits, stop
 ):
-    """`settle_groups`: room for the costs of each row's two clusters and for the second of them;
-    for which clusters are used, a list of these, and what a change of each would bring."""
+    """`settle_groups`: room for the costs of each row's two clusters; for which clusters are not
+    used (`INFINITE`, else 0), and what a change of each would bring. `bits` are costs read as whole
+    numbers: none is negative, so their order is the same, and LLVM takes the least of several at a
+    time only of whole numbers."""
     k, uses, total = CT.shape[1], 0, 0.0
     for j in range(start.shape[0] - 1):
         a, b = start[j], start[j + 1]
@@ -53,9 +82,9 @@ def settle_each(
             break
         kept = (b - a) * k <= cost.shape[0]
         for p in range(k):
-            used[p] = 0
+            barred[p] = INFINITE
         for i in range(a, b):
-            used[z[i]] = 1
+            barred[z[i]] = 0
             if kept:
                 weighted_distances(X, i, w[i], CT, cost[(i - a) * k : (i - a + 1) * k])
         change, share = -1, 0.0
@@ -63,42 +92,46 @@ def settle_each(
             uses, share = 0, 0.0
             for p in range(k):
                 gain[p] = loss[p] = 0.0  # with a cluster more; without one that is used
-                inside[uses] = p
-                uses += used[p]
+                uses += barred[p] == 0
             for i in range(a, b):
                 if stop[0]:
                     break
-                row = cost[(i - a) * k : (i - a + 1) * k] if kept else cost[:k]
+                at = (i - a) * k if kept else 0
+                row = cost[at : at + k]
                 if not kept:
                     weighted_distances(X, i, w[i], CT, row)
-                own, least, next_, then = z[i], best[i - a], second[i - a], other[i - a]
-                if change < 0 or (used[change] == 0 and (own == change or then == change)):
-                    least, next_ = np.inf, np.inf
-                    for t in range(uses):
-                        c = row[inside[t]]
-                        if c < next_:
-                            if c < least:
-                                least, next_, own, then = c, least, inside[t], own
-                            else:
-                                next_, then = c, inside[t]
-                elif used[change] == 1 and row[change] < next_:
-                    next_, then = row[change], change
-                    if next_ < least or (next_ == least and change < own):
-                        least, next_, own, then = next_, least, change, own
-                z[i], best[i - a], second[i - a], other[i - a] = own, least, next_, then
-                share += least
-                loss[own] += next_ - least
+                own, r = z[i], i - a
+                if change < 0 or (barred[change] != 0 and row[change] <= second[r]):
+                    before = barred[own]
+                    barred[own] = INFINITE
+                    least = least_of(bits, at, barred)
+                    barred[own] = before
+                    if least <= bits[at + own] | before:  # another one, or the first of equals
+                        own = 0
+                        while own < k - 1 and bits[at + own] | barred[own] != least:
+                            own += 1
+                        barred[own] = INFINITE
+                        least = least_of(bits, at, barred)
+                        barred[own] = 0
+                    best[r], second_bits[r] = row[own], least
+                elif barred[change] == 0 and row[change] < second[r]:
+                    second[r] = row[change]
+                    if row[change] < best[r] or (row[change] == best[r] and change < own):
+                        best[r], second[r], own = row[change], best[r], change
+                z[i], least_cost = own, best[r]
+                share += least_cost
+                loss[own] += second[r] - least_cost
                 for p in range(k):  # used ones are no cheaper than the best of them
-                    saved = least - row[p]
+                    saved = least_cost - row[p]
                     gain[p] += saved if saved > 0.0 else 0.0
             most, change = TOL * local, -1
             for p in range(k):
-                saved = local - loss[p] if used[p] == 1 else gain[p] - local
+                saved = local - loss[p] if barred[p] == 0 else gain[p] - local
                 if saved > most:
                     most, change = saved, p
             if change < 0 or stop[0]:
                 break
-            used[change] = 1 - used[change]
+            barred[change] = INFINITE - barred[change]
         total += share + local * uses
     return total
 
@@ -110,17 +143,19 @@ def find_frontier(X, w, start, z, CT, W, N, local, glob, rows, places, stop):
     that only `move_rows` can tell. Returns how many; -1: no further place.
     """
     k, X = CT.shape[1], read_only(X)
-    room = np.empty(k), np.empty(k), np.empty(k), np.zeros(k, np.int64)
+    cost, none = np.empty(k), np.zeros(k, np.int64)
+    room = cost, cost.view(np.int64), np.full(k, np.inf), np.ones(k), none.copy(), none
     return list_frontier(X, w, start, z, CT, W, N, local, glob, rows, places, *room, stop)
 
 
 @kernel
 def list_frontier(
-    X, w, start, z, CT, W, N, local, glob, rows, places, cost, extra, share, count, stop
+    X, w, start, z, CT, W, N, local, glob, rows, places, cost, bits, extra, share, count, none, stop
 ):
-    """`find_frontier`: room for numbers of each cluster, and for the rows that the group has there
-    (0 at first and in the end)."""
-    slots, size, before = CT.shape[1], 0, 0.0
+    """`find_frontier`: room for numbers of each cluster (`bits` as in `settle_each`; `extra` is inf
+    and `share` 1 where CT has a column more), and for the rows that the group has there (0 at first
+    and in the end); `none` is 0."""
+    slots, size, before = W.shape[0] - 1, 0, 0.0
     for j in range(start.shape[0] - 1):
         if stop[0]:
             break
@@ -145,7 +180,7 @@ def list_frontier(
                 for c in range(slots):
                     share[c] = W[c] / (W[c] + wi)
             limit, near = leave * (1 + MARGIN), 0
-            for c in range(slots):
+            for c in range(CT.shape[1]):
                 cost[c] = share[c] * cost[c] + extra[c]
                 near += cost[c] < limit
             near -= cost[p] < limit
@@ -154,11 +189,10 @@ def list_frontier(
                 continue
             rows[size] = i
             for t in range(places.shape[1]):
-                q = 0
-                for c in range(slots):
-                    if cost[c] < cost[q]:
-                        q = c
-                places[size, t] = q if cost[q] < np.inf else -1
+                q, least = 0, least_of(bits, 0, none)
+                while bits[q] != least:
+                    q += 1
+                places[size, t] = q if least < INFINITE else -1
                 cost[q] = np.inf
             size += 1
         for i in range(start[j], start[j + 1]):

@@ -4,7 +4,7 @@ import numpy as np
 
 from madbayes._kernels import inner, kernel
 from madbayes._kernels.distance import sqdist
-from madbayes._kernels.hdp_groups import weighted_distances
+from madbayes._kernels.hdp_groups import columns, weighted_distances
 from madbayes._kernels.moves import HEAVY, SWEEPS, TOL, copy_row
 from madbayes._kernels.rows import read_only
 
@@ -67,20 +67,29 @@ def move_rows(X, w, start, z, rows, places, C, W, N, local, glob, stop):
     From p to q: W_q w/(W_q+w)·‖x-μ_q‖² - W_p w/(W_p-w)·‖x-μ_p‖², λ_l more if q is new to the group,
     λ_l less if the row was alone in p in its group, λ_g more or less if q is opened or p emptied.
     """
-    count = np.zeros(len(C), np.int64)
-    return move_each(read_only(X), w, start, z, rows, places, C, W, N, local, glob, count, stop)
+    room = np.zeros(len(C), np.int64), np.zeros(len(C), np.int64), np.full(len(rows), -1)
+    return move_each(read_only(X), w, start, z, rows, places, C, W, N, local, glob, *room, stop)
 
 
 @kernel
-def move_each(X, w, start, z, rows, places, C, W, N, local, glob, count, stop):
-    """`move_rows`; `count` is room for the rows of a group in each cluster, 0 at first."""
+def move_each(X, w, start, z, rows, places, C, W, N, local, glob, count, changed, seen, stop):
+    """`move_rows`; `count` is room for the rows of a group in each cluster, 0 at first. `changed`
+    (0) is the number of the last move from or to each cluster, `seen` (-1) how many there had been
+    when one of `rows` was looked at: if none of its clusters changed since, it stays."""
     slots, moved = C.shape[0] - 1, 0
     for _ in range(SWEEPS):
-        now, j, a, b = 0, 0, 0, 0  # rows a to b are the group
+        before, j, a, b = moved, 0, 0, 0  # rows a to b are the group
         for t in range(rows.shape[0]):
             if stop[0]:
                 return moved
             i = rows[t]
+            latest = changed[z[i]]
+            for s in range(places.shape[1]):
+                if places[t, s] >= 0:
+                    latest = max(latest, changed[places[t, s]])
+            if latest <= seen[t]:
+                continue
+            seen[t] = moved
             if i >= b:
                 for e in range(a, b):
                     count[z[e]] = 0
@@ -114,9 +123,12 @@ def move_each(X, w, start, z, rows, places, C, W, N, local, glob, count, stop):
                     c += 1
                 if c < slots:
                     q = c
+                else:
+                    seen[t] = -1  # until there is room
             if q < 0:
                 continue
-            now += 1
+            moved += 1
+            changed[p] = changed[q] = moved
             transfer(C, W, p, q, X, i, wi, N[p] == 1, N[q] == 0, rest)
             N[p] -= 1
             N[q] += 1
@@ -126,8 +138,7 @@ def move_each(X, w, start, z, rows, places, C, W, N, local, glob, count, stop):
             places[t, at] = p  # it may come back
         for e in range(a, b):
             count[z[e]] = 0
-        moved += now
-        if now == 0:
+        if moved == before:
             break
     return moved
 
@@ -139,8 +150,8 @@ def move_local(X, w, start, z, C, W, N, local, glob, stop):
     the new place already, λ_g paid or saved where a global cluster is opened or emptied.
     """
     k, d = len(C) - 1, C.shape[1]
-    M, CT = np.zeros((k, d)), np.ascontiguousarray(C[:-1].T)
-    room = M, read_only(M), CT, np.zeros(k), np.empty(k), np.zeros(k, np.int64)
+    M, CT = np.zeros((k, d)), columns(C[:-1])
+    room = M, read_only(M), CT, np.zeros(k), np.empty(CT.shape[1]), np.zeros(k, np.int64)
     return move_parts(read_only(X), w, start, z, C, W, N, local, glob, *room, stop)
 
 

@@ -23,6 +23,7 @@ from madbayes.distributed.local import Share
 from madbayes.distributed.table import SpreadTable
 from madbayes.distributed.tasks import fetch, keep, same, task
 from madbayes.features.allocation import Allocation
+from madbayes.features.bounds import UNBOUND, Bounds
 from madbayes.features.bp_means import BPMeans
 from madbayes.features.kfeatures import KFeatures
 from madbayes.features.solve import Features, Method
@@ -167,7 +168,7 @@ class SpreadAllocation(Allocation):
         self.Z = keep([task(on_share.nothing, share, len(A)) for share in self.source.shares])  # type: ignore
         self.measure()
 
-    def _map(self, how: int) -> list[Any]:
+    def _map(self, how: int, bounds: Bounds = UNBOUND) -> list[Any]:
         A = task(same, self.A)
         whole = zip(self.source.shares, self.Z, strict=True)  # type: ignore[attr-defined]
         passed = keep([task(on_share.one_pass, *each, A, how) for each in whole])

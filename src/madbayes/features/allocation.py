@@ -16,12 +16,15 @@ from madbayes._engine.rows import Rows, segments
 from madbayes._engine.threads import Run
 from madbayes._kernels import features as kernels
 from madbayes._kernels.feature_births import grow_seeds
-from madbayes._kernels.features import COORDINATE, EXACT, MEASURE, NO_SUMS, NODES
+from madbayes._kernels.feature_trees import triangle
+from madbayes._kernels.features import COORDINATE, EXACT, MEASURE, NO_SUMS, NODES, SOME
+from madbayes.features.bounds import UNBOUND, Bounds, diagonal_part
 
 FEW_ROWS = 500  # whose search trees cost less than the eigenvalues that could spare them
 PIECE_VALUES = 2**16  # of X, in one call of a kernel
 NODE = 16  # products that take as long as a node of a search tree
 SUM = 0.25  # and as one number of a sum that a row is compared with
+BOTH = 1.5  # times the nodes of a tree, for the second best z, too
 NO_WEIGHT = np.empty(0)
 
 
@@ -30,23 +33,15 @@ def new_state(source: Rows, weight: np.ndarray | None, run: Run) -> "Allocation"
     return Allocation(source, weight, run, segments(source.n, 16))
 
 
-def diagonal_part(G: np.ndarray) -> float:
-    """The largest c, rounding aside, with c·diag(G) <= G as matrices."""
-    root = np.sqrt(np.diag(G))
-    if G.shape[0] == 0 or not root.min() > 0:
-        return 0.0
-    return max(0.0, float(np.linalg.eigvalsh(G / np.outer(root, root))[0]) - 1e-9)
-
-
-def all_sums(A: np.ndarray, rank: int) -> np.ndarray:
+def all_sums(A: np.ndarray, rank: int, tree: float) -> np.ndarray:
     """The sums of all combinations of features, columns in the order of their bits, where rows are
     sooner compared with each than they are through the search tree; otherwise none.
 
     A tree that is cut as soon as can be still has the 2^(K - rank) branches of features that
-    depend on the others.
+    depend on the others; `tree` is what trees have cost, if that is known.
     """
     K, d = A.shape
-    if K > 12 or 2**rank * d * SUM > NODE * rank:
+    if K > 12 or 2**K * d * SUM > max(NODE * rank * 2 ** (K - rank), tree):
         return NO_SUMS
     sums = np.zeros((d, 1))
     for a in A:
@@ -119,8 +114,30 @@ class Allocation:
         """Choose each row's z, A fixed: "exact" or "coordinate"; returns how many changed."""
         return self._pass(EXACT if how == "exact" else COORDINATE)
 
-    def _pass(self, how: int) -> int:
-        parts = self._map(how)
+    def assign_some(self, bounds: Bounds) -> int:
+        """`assign` exactly, without the rows that bounds prove to stay as they are, if nothing but
+        `refit` came in between. It counts as if all rows were looked at."""
+        some = bounds.follow(self.A, self.n, self.most_nodes)
+        rss, S, work = self.rss, self.S, self.work + self.one_pass() + bounds.cost
+        changed = self._pass(SOME if some else EXACT, bounds)
+        if some:  # what `refit` left is at rest: the sums of the rows that changed are the change
+            self.rss, self.S = max(0.0, rss + self.rss), S + self.S
+        bounds.few_changed(changed, self.n)
+        if bounds.reach.size:
+            self.work = work
+        else:
+            bounds.cost = self.work - work + bounds.cost
+        return changed
+
+    def catch_up(self, bounds: Bounds) -> None:
+        """What passes with bounds left out; free of charge."""
+        if bounds.reach.size:
+            work = self.work
+            self.measure()
+            self.work = work
+
+    def _pass(self, how: int, bounds: Bounds = UNBOUND) -> int:
+        parts = self._map(how, bounds)
         changed, self.rss, self.S, self._T, cost = parts[0]
         for part in parts[1:]:
             changed, self.rss = changed + part[0], self.rss + part[1]
@@ -128,15 +145,18 @@ class Allocation:
         self.work += self.one_pass() + cost
         return int(changed)
 
-    def _map(self, how: int) -> list[tuple[int, float, np.ndarray, np.ndarray, float]]:
+    def _map(
+        self, how: int, bounds: Bounds = UNBOUND
+    ) -> list[tuple[int, float, np.ndarray, np.ndarray, float]]:
         """One pass over each segment: changes, squared error, ZᵀWZ, ZᵀW(X - ZA), and what it cost
         beyond `one_pass`."""
         K = self.K
         G = self.A @ self.A.T
-        R, sums, ease = G, NO_SUMS, 0.0
-        if how == EXACT and K:
-            R = kernels.triangle(G)
-            sums = all_sums(self.A, int((R.diagonal() > 0).sum()))
+        L, sums, ease = G, NO_SUMS, 0.0
+        if how in (EXACT, SOME) and K:
+            L = triangle(G)
+            tree = BOTH * bounds.cost / self.n if bounds.reach.size else 0.0
+            sums = all_sums(self.A, int((L.diagonal() > 0).sum()), tree)
             if sums is NO_SUMS and self.source.n > FEW_ROWS:
                 ease = diagonal_part(G)
 
@@ -146,8 +166,8 @@ class Allocation:
             cost = (cut[1] - cut[0]) * sums.size * SUM
             for i, j, X in self.pieces(cut):
                 flips, error, nodes = kernels.allocate(
-                    *(X, self.weight[i:j], self.Z[i:j], self.A, G, R, sums, ease),
-                    *(self.most_nodes, how, self.error[i:j], S, T),
+                    *(X, self.weight[i:j], self.Z[i:j], self.A, G, L, sums, ease),
+                    *(self.most_nodes, how, bounds.reach[i:j], bounds.moved, self.error[i:j], S, T),
                 )
                 changed, rss, cost = changed + flips, rss + error, cost + nodes * NODE
             return changed, rss, S, T, cost
@@ -162,7 +182,7 @@ class Allocation:
 
     def independent(self) -> np.ndarray:
         """Which columns of Z do not depend on those before them."""
-        return kernels.triangle(self.S).diagonal() > 0
+        return triangle(self.S).diagonal() > 0
 
     def refit(self, penalty: float = 0.0) -> int:
         """A by least squares, after a pass. Columns of Z that depend on those before them go, then

@@ -28,8 +28,9 @@ from madbayes._engine.checks import check_choice, check_count
 from madbayes.features.allocation import Allocation
 from madbayes.features.base import PenalizedFeatures
 from madbayes.features.budget import default_patience, few
+from madbayes.features.greedy import greedy
 from madbayes.features.rowwise import paper_pass
-from madbayes.features.search import greedy, search, search_start, settle
+from madbayes.features.search import search, search_start, settle
 from madbayes.features.solve import Features, Method, finish
 
 

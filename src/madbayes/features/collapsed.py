@@ -26,8 +26,9 @@ from madbayes._engine.checks import check_choice, check_count
 from madbayes.features.allocation import Allocation
 from madbayes.features.base import PenalizedFeatures
 from madbayes.features.budget import default_patience, few
+from madbayes.features.greedy import greedy
 from madbayes.features.rowwise import collapsed_pass
-from madbayes.features.search import LONG_HOPE, exchange, greedy, search_start
+from madbayes.features.search import LONG_HOPE, exchange, search_start
 from madbayes.features.solve import Features, Method
 
 

@@ -26,8 +26,10 @@ from madbayes._engine.threads import workers
 from madbayes._estimators.elsewhere import anywhere
 from madbayes.features.allocation import Allocation
 from madbayes.features.base import FeaturesMixin
+from madbayes.features.bounds import Bounds
 from madbayes.features.budget import default_patience, in_haste
-from madbayes.features.search import greedy, search, search_start, settle
+from madbayes.features.greedy import greedy
+from madbayes.features.search import search, search_start, settle
 from madbayes.features.solve import Features, Method, best_start, by_size, finish
 from madbayes.features.table import check_table_to_fit
 
@@ -52,11 +54,13 @@ def k_features(
 ) -> tuple[list[float], int, bool]:
     """Steps 1 to 3 from the present Z and A; the objective after each pass, passes, converged.
 
-    A pass that gains no more than the part `least` of the objective is the last.
+    A pass that gains no more than the part `least` of the objective is the last; rows that bounds
+    prove to stay as they are are then passed by.
     """
     history: list[float] = []
+    bounds = Bounds()
     for n_iter in range(1, max_iter + 1):
-        changed = assign(state, assignment)  # 1.
+        changed = state.assign_some(bounds) if least else assign(state, assignment)  # 1.
         if not changed and n_iter > 1:
             return history, n_iter, True  # 3.
         update_features(state)  # 2.

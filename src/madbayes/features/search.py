@@ -17,7 +17,9 @@ import numpy as np
 
 from madbayes._engine.progress import Stage
 from madbayes.features.allocation import Allocation
+from madbayes.features.bounds import Bounds
 from madbayes.features.budget import SMALL, TINY, at_last, budget, harder, in_haste
+from madbayes.features.greedy import value
 from madbayes.features.rowwise import collapsed_pass
 from madbayes.features.solve import Features, Start, finish
 
@@ -33,28 +35,27 @@ TWICE = 0.3  # of the tries: two exchanges at once
 Descent = Callable[[Allocation, float, int, float], bool]  # state, penalty, cap, target
 
 
-def value(state: Allocation, penalty: float) -> float:
-    return state.rss + penalty * state.K
-
-
 def alternate(
     state: Allocation,
     penalty: float,
     target: float = np.inf,
     least: float = 0.0,
     rounds: int = ROUNDS,
+    bounds: Bounds | None = None,
 ) -> tuple[int, int]:
     """z exactly, A by least squares, features that do not pay dropped, until nothing changes.
 
     Gives up when the last steps show that J will not come below `target`, and when a step gains no
-    more than the part `least` of J. Returns the changes, and the rounds that are left.
+    more than the part `least` of J. With `bounds` the errors of rows that stay as they are are left
+    behind. Returns the changes, and the rounds that are left.
     """
-    total, before = 0, np.inf
-    hope = HOPE if state.n * state.d > SMALL else LONG_HOPE
+    total, before, own = 0, np.inf, bounds or Bounds()
+    large = state.n * state.d > SMALL
+    hope = HOPE if large else LONG_HOPE
     for step in range(rounds):
         rounds -= 1
         K = state.K
-        changed = state.assign("exact")
+        changed = state.assign_some(own) if large else state.assign("exact")
         state.refit(penalty)
         changed += state.K != K
         total += changed
@@ -64,6 +65,8 @@ def alternate(
         if step > 0 and now - hope * (before - now) > target:
             break
         before = now
+    if bounds is None:
+        state.catch_up(own)
     return total, rounds
 
 
@@ -81,13 +84,17 @@ def polish(
     `least` of J.
     """
     hope, margin = (HOPE, 0.01) if state.n * state.d > SMALL else (LONG_HOPE, 0.1)
+    bounds = Bounds()
     while rounds > 0:
         before = value(state, penalty)
-        changed, rounds = alternate(state, penalty, target, least, rounds)
+        changed, rounds = alternate(state, penalty, target, least, rounds, bounds)
         if value(state, penalty) > target + margin * abs(target):
+            state.catch_up(bounds)
             return False
-        K = state.K
+        K, Z = state.K, state.Z.copy()
         flips = collapsed_pass(state, penalty, cap)
+        if state.K == K:
+            bounds.forget((state.Z != Z).any(axis=1))
         now = value(state, penalty)
         if not flips and state.K == K:
             return True
@@ -270,30 +277,3 @@ def search_start(find: Callable[..., bool]) -> Start:
         return finish(state, penalty, history, len(history), converged)
 
     return start
-
-
-def greedy(state: Allocation, rng: np.random.RandomState, penalty: float, cap: int) -> None:
-    """The start of BKJ 5: the mean for all rows, then residuals of rows drawn by squared error.
-
-    With penalty 0 up to `cap` features, otherwise as long as J falls.
-    """
-    if cap < 1:
-        return
-    before, saved = value(state, penalty), state.save()
-    state.add(state.everybody(), np.zeros(state.d))
-    state.measure()
-    state.refit()
-    state.measure()
-    if penalty > 0 and value(state, penalty) >= before:
-        state.restore(saved)
-    while state.K < cap:
-        rows = state.draw(rng, 1)
-        if rows.size == 0:
-            break
-        before, saved = value(state, penalty), state.save()
-        a = state.residuals(rows)
-        state.add(state.nearer(a[0]), a[0])
-        state.measure()
-        if value(state, penalty) >= before:
-            state.restore(saved)
-            break

@@ -66,7 +66,7 @@ def settle(problem: Problem, z: np.ndarray, k: int, run: Run = serial) -> int:
     shares = problem.shares()
     for _ in range(SWEEPS):
         before = z.copy()
-        CT = np.ascontiguousarray(means(problem.X, problem.w, z, k, False)[0].T)
+        CT = hdp_groups.columns(means(problem.X, problem.w, z, k, False)[0])
 
         def choose(start: np.ndarray, CT: np.ndarray = CT) -> None:
             cost = np.empty(max(CT.shape[1], min(int(np.diff(start).max()) * CT.shape[1], CACHE)))
@@ -89,7 +89,7 @@ def move_rows(problem: Problem, z: np.ndarray, k: int, run: Run = serial) -> int
     C, W, N = means(X, w, z, min(len(X), k + 4) + 1, False)
     shares = problem.shares()
     for _ in range(SWEEPS):
-        CT = np.ascontiguousarray(C[:-1].T)
+        CT = hdp_groups.columns(C[:-1])
 
         def find(start: np.ndarray, CT: np.ndarray = CT) -> tuple[np.ndarray, np.ndarray]:
             n = int(start[-1] - start[0])
