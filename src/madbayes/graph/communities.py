@@ -38,13 +38,14 @@ from madbayes.graph.levels import Graph, contracted
 from madbayes.graph.linking import Linked, most_neighbours, neighbour_graph, reach
 from madbayes.graph.neighbors import Neighbours
 from madbayes.graph.search import measure
-from madbayes.graph.valleys import WEAK, join, links_together, staircase
+from madbayes.graph.valleys import WEAK
 
 COLUMNS = 10  # up to so many, clusters without valleys are whole
 MARGIN = 1.25  # times the modularity of the references
 FEWEST = 100  # rows of a cluster that is looked at
 ROWS = 4_000  # that are tested
 WIDE, AXES = 256, 100  # columns from which on only the leading axes are tested; and how many
+LEAST = 1e-9  # modularity that a join takes off
 TINY = 1e-12  # of the largest variance: less is none
 
 
@@ -78,23 +79,47 @@ def second_look(
     new = labels.astype(np.int64)
     new[order] = new.max() + 1 + parts
     new = np.unique(new, return_inverse=True)[1].astype(np.int32)
-    return new, staircase_of(linked, new, before, f"modularity {own:.2f}, {chance:.2f} at most")
+    return new, staircase_of(linked.A, new, before, own, chance)
 
 
-def staircase_of(linked: Linked, labels: np.ndarray, before: Choice, figures: str) -> Staircase:
-    """Communities joined by their valleys; weak, since these are not what made them."""
-    A, nearest = linked.A, linked.nearest
-    unit = links_together(A, None if nearest is None else nearest.shape[1])
-    joined = join(A.indptr, A.indices, A.data, linked.flow, labels, unit)
-    path = staircase(joined, int(labels.max()) + 1)
-    choice = replace(
-        path.best(),
-        reason=f"links keep to them more than they would without clusters ({figures})",
-        support=WEAK,
-        strength=in_words(WEAK),
+def staircase_of(
+    A: sp.csr_array, labels: np.ndarray, before: Choice, own: float, chance: float
+) -> Staircase:
+    """Communities joined one by one, those first whose join takes the least off the modularity;
+    that is the price. The evidence is weak, since no valley is there."""
+    graph, used = connected_part(A, "normalized")
+    k = int(labels.max()) + 1
+    small = contracted(graph, labels[used], k)
+    share = small.w / small.w.sum()
+    links = sp.csr_array((small.data, small.indices, small.indptr), (k, k)).toarray()
+    gain = 2 * (links / small.w.sum() - np.outer(share, share))  # of joining two
+    np.fill_diagonal(gain, -np.inf)
+    place = np.arange(k)
+    errors, steps = [0.0], [place]
+    for _ in range(k - 1):
+        p, q = np.unravel_index(int(gain.argmax()), gain.shape)
+        errors.append(errors[-1] + max(-float(gain[p, q]), LEAST))
+        gain[p] += gain[q]  # gains add up
+        gain[:, p] = gain[p]
+        gain[[q, p], [q, p]] = gain[q] = gain[:, q] = -np.inf
+        place = np.where(place == q, p, place)
+        steps.append(np.unique(place, return_inverse=True)[1])
+    path = Staircase.build(np.arange(k, 0, -1), errors, labels=steps)
+    assert path.labels is not None
+    others = range(k - 1, max(k - 4, 0), -1)
+    choice = Choice(
+        k,
+        path.middle(len(path.number) - 1),
+        in_words(WEAK),
+        WEAK,
+        "links keep to them more than they would without clusters "
+        f"(modularity {own:.2f}, {chance:.2f} at most)",
+        tuple((number, own - errors[k - number]) for number in others),
+        own,
         remarks=(f"By valleys alone the number would be {before.number}",),
     )
-    return replace(path, choice=choice)
+    labels_of = tuple(step[labels].astype(np.int32) for step in path.labels)
+    return replace(path, choice=choice, labels=labels_of)
 
 
 def sample(rows: Neighbours, order: np.ndarray) -> np.ndarray:

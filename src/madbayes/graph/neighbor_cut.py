@@ -106,7 +106,8 @@ class NeighborCut(NewRowsMixin, SaveMixin, ClusterMixin, BaseEstimator):
         The share of the rows of its cluster that lie nearer to their neighbours than this one.
     evidence_ : penalties.Choice
         With ``resolution="auto"``: how sure the number is, and what else it could be. Its score is
-        exp(z), where the shallowest valley is z standard errors deep. Where the numbers of
+        exp(z), where the shallowest valley is z standard errors deep, or the modularity of
+        communities (their `path_` has what joins take off it as price). Where the numbers of
         neighbours that are tried lead to different numbers, the evidence is weak and its remarks
         say so.
     path_ : penalties.Staircase
