@@ -495,3 +495,11 @@ def test_no_move_of_a_node_raises_the_modularity():
     graph = connected_part(A, "normalized")[0]
     single = communities.moved(graph, np.arange(150))
     assert plain(single) < value  # clusters move too
+
+
+@pytest.mark.parametrize("seed", [5, 21])
+def test_the_two_ends_of_an_arc_count_as_two_places_of_a_ring(seed):
+    r = np.random.default_rng(seed)
+    angle, radius = r.uniform(0, 2 * np.pi, 700), 1 + 0.15 * r.normal(size=700)
+    X = np.c_[radius * np.cos(angle), radius * np.sin(angle)]
+    assert NeighborCut().fit(X).n_clusters_ == 1
