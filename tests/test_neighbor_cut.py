@@ -15,7 +15,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from madbayes import NeighborCut
 from madbayes._kernels.valleys import strands, valley
-from madbayes.graph import communities, neighbors, pieces
+from madbayes.graph import communities, neighbors
 from madbayes.graph.input import connected_part
 from madbayes.graph.linking import neighbour_graph
 from madbayes.graph.neighbors import Neighbours, of_distances
@@ -167,15 +167,6 @@ def test_asked_neighbours_seeds_and_order_of_the_rows_do_not_matter():
     order = r.permutation(600)
     turned = NeighborCut(random_state=4).fit(X[order])
     assert ari(turned.labels_, model.labels_[order]) > 0.99
-
-
-def test_few_rows_are_cut_with_three_numbers_of_neighbours_too(monkeypatch):
-    asked = []
-    plain = pieces.vote
-    monkeypatch.setattr(pieces, "vote", lambda paths, k: asked.append(k) or plain(paths, k))
-    for n in (40, 200, 2000):
-        NeighborCut().fit(np.random.default_rng(0).normal(size=(n, 2)))
-    assert asked == [(8, 8, 10), (8, 10, 12), (10, 15, 30)]
 
 
 def test_a_star_is_crossed_in_as_many_strands_as_it_has_arms():

@@ -68,8 +68,7 @@ class NeighborCut(NewRowsMixin, SaveMixin, ClusterMixin, BaseEstimator):
         see thinner gaps, higher ones need fewer rows to be sure. With ``resolution="auto"`` and up
         to 10,000 rows, cuts with 10, 15 and 30 neighbours decide by majority, whatever is asked
         for between 10 and 30; else with two thirds, once and twice as many. A cut looks at the
-        nearest 0.7 √n_rows of them (8 at least): more would reach over the gaps. Where all three
-        would be the same, as with up to 225 rows, 0.8, 1 and 1.25 times that number decide.
+        nearest 0.7 √n_rows of them (8 at least): more would reach over the gaps.
     metric : str or callable, default="euclidean"
         "cosine", or any other of `sklearn.neighbors.NearestNeighbors`. "precomputed": X holds the
         distances between the rows, all of them or (sparse) those to the nearest, as from

@@ -5,12 +5,11 @@ import numpy as np
 from madbayes._search.staircase import Staircase
 from madbayes.graph.input import connected_part
 from madbayes.graph.levels import LOOKS, Graph, reordered
-from madbayes.graph.linking import LEAST, Linked, link, most_neighbours, reach
+from madbayes.graph.linking import Linked, link, most_neighbours, reach
 from madbayes.graph.search import one_run
 from madbayes.graph.valleys import PIECES, Joined, join, links_together, staircase, vote
 
 TRIED = (10, 15, 30)  # neighbours that decide, where the number asked for is between them
-FEWER = 0.8  # of few rows: so many times the most that a cut looks at, and their inverse
 
 
 def tried(n_neighbors: int) -> tuple[int, ...]:
@@ -54,9 +53,6 @@ def by_majority(
     """
     most = min(most_neighbours(len(place)), place.shape[1])
     numbers = tuple(min(k, most) for k in tried(n_neighbors))
-    if len(set(numbers)) == 1:  # of few rows; nobody could disagree
-        few, many = max(LEAST, round(FEWER * most)), round(most / FEWER)
-        numbers = few, most, min(many, place.shape[1])
     linked = {k: link(distance[:, :k], place[:, :k], weights, 1.0) for k in set(numbers)}
     joined = {k: join_pieces(linked[k], effort) for k in sorted(linked)}
     k, path = vote({k: staircase(each, None) for k, each in joined.items()}, numbers)
