@@ -15,7 +15,8 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from madbayes import NeighborCut
 from madbayes._kernels.valleys import strands, valley
-from madbayes.graph import neighbors
+from madbayes.graph import communities, neighbors
+from madbayes.graph.input import connected_part
 from madbayes.graph.linking import neighbour_graph
 from madbayes.graph.neighbors import Neighbours, of_distances
 from madbayes.graph.valleys import Joined, depth, staircase, vote
@@ -323,6 +324,8 @@ def test_distances_graphs_and_formats_give_the_same():
         NeighborCut(random_state=0).fit(X.astype(np.float32)),
     ):
         np.testing.assert_array_equal(other.labels_, labels)
+    X = X @ np.linalg.svd(X, full_matrices=False)[2][:10].T  # few enough for no second look
+    labels = NeighborCut(random_state=0).fit(X).labels_
     D = np.sqrt(((X[:, None] - X[None]) ** 2).sum(axis=2))
     given = NeighborCut(metric="precomputed", random_state=0)
     assert ari(given.fit(D).labels_, labels) > 0.95
@@ -386,3 +389,117 @@ def test_long_shapes_are_not_cut_at_gaps_of_the_sample(name, number):
 def test_real_shapes():
     model = NeighborCut(random_state=0).fit(data_file("shapes/d31.csv.gz"))
     assert 29 <= model.n_clusters_ <= 33
+
+
+def overlapping(n=1200, d=40, k=8, gap=0.5):
+    """Groups in many columns that run into each other: no valley is between them."""
+    r = np.random.default_rng(4)
+    y = r.integers(0, k, n)
+    return gap * r.normal(size=(k, d))[y] + r.normal(size=(n, d)), y
+
+
+def test_groups_of_many_columns_need_no_valley():
+    X, y = overlapping()
+    model = NeighborCut().fit(X)
+    assert ari(y, model.labels_) > 0.6
+    evidence = model.evidence_
+    assert evidence.strength == "weak"
+    assert "links keep to them" in evidence.reason
+    assert evidence.remarks == ("By valleys alone the number would be 1",)
+    assert model.path_.best().n_clusters == model.n_clusters_ == len(np.unique(model.labels_))
+    assert model.path_.number[-1] == model.n_clusters_
+    for other in (NeighborCut(weights="jaccard").fit(X), NeighborCut(metric="cosine").fit(X)):
+        assert ari(y, other.labels_) > 0.5
+    assert NeighborCut(n_clusters_hint=1).fit(X).n_clusters_ == 1
+    D = np.sqrt(np.maximum(((X[:, None] - X[None]) ** 2).sum(axis=2), 0))
+    assert NeighborCut(metric="precomputed").fit(D).n_clusters_ == 1  # no rows, no reference
+
+
+def test_a_second_look_depends_on_no_order_seed_or_format(monkeypatch):
+    monkeypatch.setattr(communities, "ROWS", 900)
+    X, _ = overlapping()
+    labels = NeighborCut(random_state=0, n_jobs=1).fit(X).labels_
+    order = np.random.default_rng(5).permutation(len(X))
+    other = NeighborCut(20, random_state=7, n_jobs=2).fit(X[order])
+    np.testing.assert_array_equal(other.labels_, labels[order])
+    np.testing.assert_array_equal(NeighborCut().fit(sp.csr_array(X)).labels_, labels)
+
+
+def test_a_few_rows_far_off_do_not_hide_the_groups_of_the_others():
+    X, y = overlapping()
+    X[:150], y[:150] = X[:150] + 30, 8
+    model = NeighborCut().fit(X)
+    assert ari(y, model.labels_) > 0.6
+    assert len(np.unique(model.labels_[:150])) == 1
+
+
+def noise_of_many_columns():
+    r = np.random.default_rng(6)
+    n, d = 1000, 30
+    normal, falling = r.normal(size=(n, d)), np.arange(1, d + 1) ** -0.7
+    length = np.linalg.norm(normal, axis=1)[:, None]
+    yield "covariance", "euclidean", normal @ r.normal(size=(d, d))
+    yield "skewed", "euclidean", np.exp(0.8 * r.normal(size=(3000, d)))
+    yield "ball", "euclidean", normal / length * r.uniform(size=(n, 1)) ** (1 / d)
+    yield "tails", "euclidean", normal * falling / np.sqrt(r.chisquare(4, size=(n, 1)))
+    yield "directions", "cosine", normal * falling + np.eye(d)[0]
+    yield "very many", "euclidean", r.normal(size=(400, 300))
+    t = r.uniform(size=n)
+    bent = np.column_stack([10 * np.cos(j * np.pi * t + j) for j in range(1, 5)])
+    yield "bent curve", "euclidean", np.c_[bent, np.zeros((n, d - 4))] + 0.5 * normal
+
+
+@pytest.mark.parametrize("name, metric, X", list(noise_of_many_columns()))
+def test_noise_of_many_columns_is_one_cluster(name, metric, X):
+    model = NeighborCut(metric=metric).fit(X)
+    assert model.n_clusters_ == 1
+    assert model.evidence_.strength == "none"
+
+
+def test_references_keep_what_is_not_clusters():
+    X, _ = overlapping(300, 12)
+    X[:, 3] = X[:, 2]  # an axis without any variance
+    scores, columns, normal = communities.references(X, np.random.RandomState(0))
+    np.testing.assert_allclose(np.sort(columns, axis=0), np.sort(X, axis=0))
+    assert abs(np.corrcoef(columns[:, 2], columns[:, 3])[0, 1]) < 0.3
+    for other in (scores, normal):
+        np.testing.assert_allclose(other[:, 3], other[:, 2], atol=1e-9)
+        np.testing.assert_allclose(other.mean(axis=0), X.mean(axis=0), atol=0.3)
+    inverse = np.linalg.pinv(np.cov(X.T, bias=True))
+    center = X.mean(axis=0)
+    one, other = (np.einsum("ij,jk,ik->i", Z - center, inverse, Z - center) for Z in (normal, X))
+    np.testing.assert_allclose(one, other, rtol=1e-6)
+    equal = np.ones((200, 12))
+    assert [Z.tolist() for Z in communities.references(equal, None)] == [equal.tolist()]
+    assert NeighborCut().fit(equal).n_clusters_ == 1
+
+
+def test_no_move_of_a_node_raises_the_modularity():
+    X, _ = overlapping(150, 12, 4)
+    index = brute(X, X, 8, True)[1]
+    A = neighbour_graph(index, "uniform")
+    value, labels = communities.communities(A)
+
+    def plain(z):
+        degree = A.sum(axis=1)
+        same = z[:, None] == z
+        return ((A.toarray() - np.outer(degree, degree) / degree.sum()) * same).sum() / A.sum()
+
+    assert value == pytest.approx(plain(labels))
+    linked = A.toarray() > 0
+    for i in range(150):
+        for c in np.unique(labels[linked[i]]):
+            other = labels.copy()
+            other[i] = c
+            assert plain(other) <= value + 1e-9
+    graph = connected_part(A, "normalized")[0]
+    single = communities.moved(graph, np.arange(150))
+    assert plain(single) < value  # clusters move too
+
+
+@pytest.mark.parametrize("seed", [5, 21])
+def test_the_two_ends_of_an_arc_count_as_two_places_of_a_ring(seed):
+    r = np.random.default_rng(seed)
+    angle, radius = r.uniform(0, 2 * np.pi, 700), 1 + 0.15 * r.normal(size=700)
+    X = np.c_[radius * np.cos(angle), radius * np.sin(angle)]
+    assert NeighborCut().fit(X).n_clusters_ == 1

@@ -37,7 +37,7 @@ def tasks() -> list[tuple[str, dict[str, object], str]]:
     found += [("KMeans", {"n_clusters": 64, "n_init": 1}, kind) for kind in large]
     found += [(name, {}, "narrow") for name in plain]
     found += [(name, {"algorithm": "paper"}, "narrow") for name in ("DPMeans", "HardHDP")]
-    return [*found, ("GraphCut", {}, "graph")]
+    return [*found, ("NeighborCut", {}, "cloud"), ("GraphCut", {}, "graph")]
 
 
 def compile_one(task: tuple[str, dict[str, object], str]) -> str:
@@ -48,6 +48,8 @@ def compile_one(task: tuple[str, dict[str, object], str]) -> str:
     X = rows(LARGE if "large" in kind else 60, WIDE if "wide" in kind else 3)
     if "single" in kind:
         X = X.astype(np.float32)
+    if kind == "cloud":  # without groups: a second look is taken
+        X = np.random.default_rng(0).normal(size=(120, WIDE))
     if kind == "graph":
         X = (((X[:, None] - X) ** 2).sum(axis=2) < 9) * 1.0
         np.fill_diagonal(X, 0.0)

@@ -81,7 +81,9 @@ def depth(A, flow, n_first, *, steps, height, spare, unit):
     if found is None:
         return -9.0
     at, lower = found
-    many = strands(order, flow, lower)
+    between = range(at, lower + 1) if lower > at else range(at, lower - 1, -1)
+    near = next(p for p in between if flows[p] >= flows[lower])
+    many = strands(order, flow, near)
     here = min(many, strands(order, flow, at))
     links, ratio = edges[lower] / many, flows[at] / here / (flows[lower] / many)
     left = (links * min(ratio, 1) + spare) / (links + spare)

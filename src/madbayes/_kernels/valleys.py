@@ -202,6 +202,10 @@ def valley(indptr, indices, walk, flow, one, other, where, limit, steps, height)
         lower = p if a == 0 or flows[p] < flows[lower] else lower
     rank, room = np.empty(m, np.int64), (np.empty(m, np.int64), np.empty(m))
     rank[order] = np.arange(m)
-    many = strands(ptr, J, V, rank, lower, *room)
+    # Strands are counted at the first place from the middle that is as high: farther off they meet
+    step = 1 if lower > at else -1
+    between = np.arange(at, lower + step, step)
+    near = between[np.argmax(flows[between] >= flows[lower])]
+    many = strands(ptr, J, V, rank, near, *room)
     here = min(many, strands(ptr, J, V, rank, at, *room))
     return flows[at] / here, flows[lower] / many, walks[lower] / many

@@ -8,7 +8,9 @@
 4. *Majority*: unless there are many rows, 2 and 3 with 10, 15 and 30 neighbours; where their
    numbers of clusters differ the evidence is weak, and the one in the middle is taken.
 5. *Borders*: a row goes to the cluster that holds more of its links than its own.
-6. *Curves* (`strands.py`): a cluster of thin curves that cross or run close to each other is
+6. *Second look* (`communities.py`): rows of many columns without clear valleys are divided where
+   links keep to communities more than they would without clusters.
+7. *Curves* (`strands.py`): a cluster of thin curves that cross or run close to each other is
    divided into them.
 """
 
@@ -24,6 +26,7 @@ from madbayes._engine.threads import workers
 from madbayes._estimators.fitting import check_effort, forget
 from madbayes._estimators.novelty import calibrate, p_values
 from madbayes._estimators.saving import SaveMixin
+from madbayes.graph.communities import second_look
 from madbayes.graph.graph_cut import check_resolution
 from madbayes.graph.input import check_graph, connected_part
 from madbayes.graph.linking import Linked, alike, link, narrowed, reach, settle_borders
@@ -47,11 +50,16 @@ class NeighborCut(NewRowsMixin, SaveMixin, ClusterMixin, BaseEstimator):
     neighbours reach over the gap, are told apart by their directions, in up to 10 columns. Rows of
     a rounded table, many of which are equal, are spread over the cells of its grid first.
 
-    Use it when clusters need not be round: crescents, rings, filaments, embeddings of cells or
-    words. Use `DPMeans` for round clusters that overlap so much that rows are as dense between them
-    as inside, or when you need centres; `SpectralDPMeans` when you have a kernel of your own.
-    Subjects of texts have no valleys between them, and most rows stay in one cluster:
-    ``GraphCut().fit(model.graph_)`` divides the same graph by its links alone.
+    Subjects of texts and overlapping kinds of cells have no valleys between them. So rows of more
+    than 10 columns, measured by straight lines or the cosine, are looked at once more where valleys
+    say little: if links keep to communities by a quarter more (modularity) than in rows with the
+    same columns or the same principal axes that have no clusters, these are the clusters, and the
+    evidence is weak. Given distances or graphs have no rows to compare with:
+    ``GraphCut().fit(model.graph_)`` divides them by their links alone.
+
+    Use it when clusters need not be round: crescents, rings, filaments, embeddings of cells, texts
+    or words. Use `DPMeans` for round clusters that overlap in few columns, or when you need
+    centres; `SpectralDPMeans` when you have a kernel of your own.
 
     Parameters
     ----------
@@ -98,7 +106,8 @@ class NeighborCut(NewRowsMixin, SaveMixin, ClusterMixin, BaseEstimator):
         The share of the rows of its cluster that lie nearer to their neighbours than this one.
     evidence_ : penalties.Choice
         With ``resolution="auto"``: how sure the number is, and what else it could be. Its score is
-        exp(z), where the shallowest valley is z standard errors deep. Where the numbers of
+        exp(z), where the shallowest valley is z standard errors deep, or the modularity of
+        communities (their `path_` has what joins take off it as price). Where the numbers of
         neighbours that are tried lead to different numbers, the evidence is weak and its remarks
         say so.
     path_ : penalties.Staircase
@@ -178,6 +187,9 @@ class NeighborCut(NewRowsMixin, SaveMixin, ClusterMixin, BaseEstimator):
                     k = self.n_neighbors
                     near, joined, self.path_ = by_majority(*wide, k, self.weights, effort)
                 labels = settle_borders(near.A, joined.at(self.path_.best().number))
+                if hint is None:
+                    again = second_look(self._neighbours, near, labels, self.path_, self.weights)
+                    labels, self.path_ = again or (labels, self.path_)
                 labels = labels if linked.cell is None else alike(labels, linked.cell)
                 rows = None if self._neighbours is None else self._neighbours.straight()
                 if rows is not None and hint is None:

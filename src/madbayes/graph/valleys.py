@@ -19,7 +19,8 @@ cross the boundary than cross parallel lines inside the two clusters.
    z = √2(√side rows - √middle rows) is near to standard normal, where no valley is. Links that
    cross in several strands, as two arcs of a ring do or the arms of a star, are so many places, and
    one of each counts: else the two lowest places of a ring would be one deep valley, and one arm
-   a valley beside three.
+   a valley beside three. A side's strands are counted at the first place from the middle that is as
+   high: the two ends of an arc meet in its middle.
 5. *Join* the two with the least z; those that touch them are measured again when they are next in
    turn, and so on, until nothing is linked.
 6. *Chance.* The lowest of many places is low by chance, and each row is a place. The clusters are
