@@ -72,7 +72,7 @@ def pack(ptr, J, W, padded, lanes, start):
 
 @inner
 def plain_levels(ptr, J, W, level, new, degree, weight, lanes, start, steps):
-    """`levels` where all links weigh 1 or 1/2, in less than half the time: four rows together, whose
+    """`levels` where all links weigh 1 or 1/2, in less than half the time: four rows at once, whose
     sums do not wait for each other, and levels and their halves in one table in place of weights.
     """
     m, total = ptr.shape[0] - 1, 0.0

@@ -1,6 +1,6 @@
 """Pieces of a graph joined, those first between which there is the least of a valley.
 
-`valleys.py` has the steps: these are 2 to 5. Pieces stay what they are; clusters are chains of them.
+`valleys.py` has the steps: these are 2 to 5. Pieces stay as they are; clusters are chains of them.
 """
 
 import heapq
