@@ -14,12 +14,12 @@ from sklearn.pipeline import make_pipeline
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from madbayes import NeighborCut
+from madbayes._engine.threads import one_by_one
 from madbayes._kernels.valleys import strands
 from madbayes.graph import joining, neighbors
 from madbayes.graph.joining import Clusters, Room
 from madbayes.graph.linking import neighbour_graph
 from madbayes.graph.neighbors import Neighbours, of_distances
-from madbayes.graph.pieces import one_by_one
 from madbayes.graph.valleys import Joined, depth, staircase, vote
 
 

@@ -147,6 +147,11 @@ def _wait_for(futures: list[Any], stop: np.ndarray) -> list[Any]:
         raise
 
 
+def one_by_one(function: Callable[[Any], Any], items: Iterable[Any]) -> list[Any]:
+    """A `Run` inside of a thread, whose fellows are busy."""
+    return [function(item) for item in items]
+
+
 @contextmanager
 def workers(n_jobs: int | None, *, enough: bool = True) -> Iterator[Run]:
     """Yield `run(function, items)`, which maps in threads and returns a list in order.

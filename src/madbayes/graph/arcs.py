@@ -70,11 +70,13 @@ def strands_of(
     """4 and 5, of clear anchors, `around` all of them. Gaps of `bare` need no rows; None if there
     is only one strand."""
     pairs = near_pairs(point, tangent)
-    strand, bridges, ends, free = continued(
-        point, tangent, linked(pairs, tangent), pairs, around, bare
-    )
+    least = max(4, SHORT * len(point))
+    found = continued(point, tangent, linked(pairs, tangent), pairs, around, bare, least)
+    if found is None:
+        return None
+    strand, bridges, ends, free = found
     size = np.bincount(strand)
-    long = size >= max(4, SHORT * len(point))
+    long = size >= least
     if long.sum() < 2 or size[long].sum() < COVER * len(point):
         return None
     point, tangent, strand = bridged(point, tangent, strand, bridges)
@@ -122,13 +124,16 @@ def continued(
     pairs: Pairs,
     around: cKDTree,
     bare: float,
-) -> tuple[np.ndarray, list[Bridge], np.ndarray, np.ndarray]:
+    least: float,
+) -> tuple[np.ndarray, list[Bridge], np.ndarray, np.ndarray] | None:
     """5. The strand of each anchor, the bridges between arcs, the anchors at ends that are left,
-    and which of these have nothing before them."""
+    and which of these have nothing before them; None once one strand leaves less than `least`."""
     strand, bridges = arc.copy(), []
     ends = open_ends(arc, pairs)
     for most, far, length in ROUNDS:
         while True:
+            if len(point) - np.bincount(strand).max() < least:
+                return None
             out, bent = outlook(ends, point, tangent, strand, pairs, length)
             a, b, cost = continuations(point[ends.anchor], out, bent, most, far, around, bare)
             lowest = np.full(ends.anchor.size, np.inf)

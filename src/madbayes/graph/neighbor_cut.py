@@ -181,7 +181,7 @@ class NeighborCut(NewRowsMixin, SaveMixin, ClusterMixin, BaseEstimator):
                 labels = labels if linked.cell is None else alike(labels, linked.cell)
                 rows = None if self._neighbours is None else self._neighbours.straight()
                 if rows is not None and hint is None:
-                    curves = untangled(rows, labels)
+                    curves = untangled(rows, labels, run)
                     if curves.max() > labels.max():
                         labels, self.path_ = curves, with_curves(joined, self.path_, curves)
                 self.evidence_ = self.path_.best()

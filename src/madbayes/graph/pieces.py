@@ -1,11 +1,8 @@
 """Pieces of a graph of neighbours, joined where no valley is; and what other neighbours say."""
 
-from collections.abc import Callable, Iterable
-from typing import Any
-
 import numpy as np
 
-from madbayes._engine.threads import Run
+from madbayes._engine.threads import Run, one_by_one
 from madbayes._search.staircase import Staircase
 from madbayes.graph.input import connected_part
 from madbayes.graph.joining import join
@@ -47,11 +44,6 @@ def join_pieces(
     pieces[alone] = first + np.arange(alone.size)
     k = None if linked.nearest is None else linked.nearest.shape[1]
     return join(A.indptr, A.indices, A.data, linked.flow, pieces, links_together(A, k), run)
-
-
-def one_by_one(function: Callable[[Any], Any], items: Iterable[Any]) -> list[Any]:
-    """A `Run` inside of a thread, whose fellows are busy."""
-    return [function(item) for item in items]
 
 
 def by_majority(
