@@ -17,7 +17,7 @@ from madbayes import NeighborCut
 from madbayes._engine.threads import one_by_one
 from madbayes._kernels.valleys import strands
 from madbayes.graph import joining, neighbors
-from madbayes.graph.joining import Clusters, Room
+from madbayes.graph.joining import Clusters
 from madbayes.graph.linking import neighbour_graph
 from madbayes.graph.neighbors import Neighbours, of_distances
 from madbayes.graph.valleys import Joined, depth, staircase, vote
@@ -108,7 +108,7 @@ def test_depth_is_the_plain_loop(seed, monkeypatch):
     clusters = Clusters(A.indptr, A.indices, A.data, flow.data, piece, 0.5)
     clusters.spare = 0.3
     clusters.join(0, 2)
-    room = Room.of(A.indptr)
+    room = clusters.room()
     found = clusters.depths(np.array([0]), np.array([1]), room)[0]
     assert (room.where == -1).all()
     # Nodes are taken from the border outwards: only ties of levels could tell
@@ -126,9 +126,9 @@ def test_four_rows_at_a_time_have_the_levels_of_one_at_a_time(n):
     clusters = Clusters(A.indptr, A.indices, A.data, A.data * 1.5, piece, 5.0)
     pairs = np.array([0, 1, 2, 0]), np.array([1, 3, 3, 2])
     assert clusters.given[4]
-    quick = clusters.depths(*pairs, Room.of(A.indptr))
+    quick = clusters.depths(*pairs, clusters.room())
     clusters.given = (*clusters.given[:4], False, *clusters.given[5:])
-    assert clusters.depths(*pairs, Room.of(A.indptr)) == quick
+    assert clusters.depths(*pairs, clusters.room()) == quick
 
 
 def test_joins_are_those_of_the_plain_loop():
@@ -137,7 +137,8 @@ def test_joins_are_those_of_the_plain_loop():
     A = neighbour_graph(NearestNeighbors(n_neighbors=8).fit(X).kneighbors()[1], "uniform")
     piece = np.unique(np.round(X), axis=0, return_inverse=True)[1].ravel()
     given = A.indptr, A.indices, A.data, A.data, piece, 4.0
-    clusters, room = Clusters(*given), Room.of(A.indptr)
+    clusters = Clusters(*given)
+    room = clusters.room()
     ends = piece[np.stack(A.nonzero())].T
     linked = {(a, b) for a, b in ends.tolist() if a < b}
     found = {p: (clusters.depths(*np.array([p]).T, room)[0], True) for p in linked}

@@ -18,7 +18,7 @@ STEPS = 100  # averages along the links
 LIMIT = 1000  # nodes of each side that are looked at, those nearest to the boundary
 HEIGHT = 0.75  # the quantile that is the height of a side
 SPARE = 2.0  # links that are added to middle and side: one more or less is chance
-TOGETHER = 64  # valleys that a thread measures in one go
+TOGETHER, PARTS = 64, 16  # valleys that a thread measures in one go at least; goes at most
 
 
 class Room(NamedTuple):
@@ -31,21 +31,6 @@ class Room(NamedTuple):
     W: np.ndarray
     V: np.ndarray
     lanes: np.ndarray
-
-    @classmethod
-    def of(cls, indptr: np.ndarray) -> "Room":
-        degree = np.diff(indptr)
-        nodes = min(2 * LIMIT, degree.size)
-        edges = int(np.partition(degree, degree.size - nodes)[-nodes:].sum()) if nodes else 0
-        return cls(
-            np.full(degree.size, -1, np.int32),
-            np.empty((7, nodes + 1), np.uint32),
-            np.empty((6, 2 * nodes + 32)),
-            np.empty(edges + 1, np.uint16),
-            np.empty(edges + 1),
-            np.empty(edges + 1),
-            np.empty(edges + 1, np.uint64),
-        )
 
 
 class Clusters:
@@ -74,10 +59,24 @@ class Clusters:
         linked = self.linked[1].astype(np.uint32)
         self.cluster, self.follows = np.arange(k), np.full(k, -1)
         self.size, self.last = np.diff(first), np.arange(k)
+        nodes = min(2 * LIMIT, degree.size)
+        self.most = nodes, int(np.sort(degree)[degree.size - nodes :].sum())  # that a kernel takes
         self.given = (
             indptr, indices, walk, flow, plain, piece, first, links, linked,
             self.cluster, self.follows, self.size,
         )  # fmt: skip
+
+    def room(self) -> Room:
+        nodes, edges = self.most
+        return Room(
+            np.full(self.given[0].size - 1, -1, np.int32),
+            np.empty((7, nodes + 1), np.uint32),
+            np.empty((6, 2 * nodes + 32)),
+            np.empty(edges + 1, np.uint16),
+            np.empty(edges + 1),
+            np.empty(edges + 1),
+            np.empty(edges + 1, np.uint64),
+        )
 
     def depths(self, ones: np.ndarray, others: np.ndarray, room: Room) -> list[float]:
         """2 to 4. z of the valleys between clusters."""
@@ -104,12 +103,13 @@ def join(
 ) -> Joined:
     """2 to 5, until nothing is linked any more; `unit` links come and go together."""
     clusters = Clusters(indptr, indices, walk, flow, labels, unit)
-    k, room = clusters.size.size, Room.of(indptr)
+    k, room = clusters.size.size, clusters.room()
     once = clusters.linked[0] < clusters.linked[1]
     ones, others = (each[once] for each in clusters.linked)
     stage = Stage("valleys between pieces", k)
-    parts = [slice(i, i + TOGETHER) for i in range(0, ones.size, TOGETHER)]
-    found = run(lambda part: clusters.depths(ones[part], others[part], Room.of(indptr)), parts)
+    go = max(TOGETHER, -(-ones.size // PARTS))
+    parts = [slice(i, i + go) for i in range(0, ones.size, go)]
+    found = run(lambda part: clusters.depths(ones[part], others[part], clusters.room()), parts)
     pairs = list(zip(ones.tolist(), others.tolist(), strict=True))
     known = dict(zip(pairs, chain.from_iterable(found), strict=True))
     fresh: list[set[int]] = [set() for _ in range(k)]  # measured since both are what they are

@@ -61,11 +61,12 @@ class Joined(NamedTuple):
 
     def at(self, number: int) -> np.ndarray:
         """Labels with so many clusters."""
-        k = len(np.unique(self.labels))
-        root = np.arange(int(self.labels.max(initial=0)) + 1)
-        for a, b in self.pairs[: max(k - number, 0)][::-1]:
+        there = np.bincount(self.labels) > 0
+        root = list(range(there.size))
+        for a, b in self.pairs[: max(int(there.sum()) - number, 0)][::-1].tolist():
             root[b] = root[a]
-        return np.unique(root[self.labels], return_inverse=True)[1].astype(np.int32)
+        kept = np.unique(np.array(root, dtype=np.int64)[there])
+        return np.searchsorted(kept, root).astype(np.int32)[self.labels]
 
     def beyond(self) -> np.ndarray:
         """6. By how much each z is beyond what is asked of it."""
