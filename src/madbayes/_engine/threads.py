@@ -148,7 +148,7 @@ def _wait_for(futures: list[Any], stop: np.ndarray) -> list[Any]:
 
 
 def one_by_one(function: Callable[[Any], Any], items: Iterable[Any]) -> list[Any]:
-    """A `Run` inside of a thread, whose fellows are busy."""
+    """A `Run` without threads: where there is one only, or the others are busy."""
     return [function(item) for item in items]
 
 
@@ -168,8 +168,8 @@ def workers(n_jobs: int | None, *, enough: bool = True) -> Iterator[Run]:
 
     def run(function: Callable[[Any], Any], items: Iterable[Any]) -> list[Any]:
         items = list(items)
-        if threads == 1 or len(items) < 2:
-            return [function(item) for item in items]
+        if len(items) < 2:
+            return one_by_one(function, items)
         left, found = deque(enumerate(items)), [None] * len(items)
         failed: list[tuple[int, BaseException]] = []
         work = partial(take, function, left, found, failed)
@@ -199,7 +199,7 @@ def workers(n_jobs: int | None, *, enough: bool = True) -> Iterator[Run]:
     with _blas:
         try:
             _here.stop, _here.pool = stop, pool
-            yield run
+            yield run if threads > 1 else one_by_one
         except BaseException as error:
             interrupted = comes_from_interrupt(error)
             stop[0] |= interrupted

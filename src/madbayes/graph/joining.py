@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from madbayes._engine.progress import Stage
-from madbayes._engine.threads import Run
+from madbayes._engine.threads import Run, one_by_one
 from madbayes._kernels.valleys import valleys
 from madbayes.graph.valleys import Joined, depth
 
@@ -19,6 +19,7 @@ LIMIT = 1000  # nodes of each side that are looked at, those nearest to the boun
 HEIGHT = 0.75  # the quantile that is the height of a side
 SPARE = 2.0  # links that are added to middle and side: one more or less is chance
 TOGETHER, PARTS = 64, 16  # valleys that a thread measures in one go at least; goes at most
+SOON = 16  # valleys that are measured together at most, where there are threads
 
 
 class Room(NamedTuple):
@@ -84,6 +85,10 @@ class Clusters:
         valleys(*self.given, ones, others, LIMIT, STEPS, HEIGHT, *room, *found)
         return [depth(a, b, c, self.unit, self.spare) for a, b, c in found.T.tolist()]
 
+    def now(self, a: int, b: int) -> tuple[int, ...]:
+        """Two clusters as they are: they only grow."""
+        return a, b, int(self.size[a]), int(self.size[b])
+
     def join(self, a: int, b: int) -> None:
         """All pieces of b behind those of a."""
         self.follows[self.last[a]] = b
@@ -103,7 +108,7 @@ def join(
 ) -> Joined:
     """2 to 5, until nothing is linked any more; `unit` links come and go together."""
     clusters = Clusters(indptr, indices, walk, flow, labels, unit)
-    k, room = clusters.size.size, clusters.room()
+    k = clusters.size.size
     once = clusters.linked[0] < clusters.linked[1]
     ones, others = (each[once] for each in clusters.linked)
     stage = Stage("valleys between pieces", k)
@@ -119,13 +124,28 @@ def join(
     neighbours = [each.copy() for each in fresh]
     heap = [(value, *pair, True) for pair, value in known.items()]
     heapq.heapify(heap)
+    early: dict[tuple[int, ...], float] = {}  # measured before their turn
+    rooms = [clusters.room() for _ in range(1 if run is one_by_one else SOON)]
+
+    def measure(given: tuple[tuple[int, ...], Room]) -> float:
+        (a, b, *_), room = given
+        return clusters.depths(np.array([a]), np.array([b]), room)[0]
+
     joined, order = [], []
     while heap:
         value, a, b, measured = heapq.heappop(heap)
         if known.get((a, b)) != value or (b in fresh[a]) != measured:
             continue
         if not measured:  # one of the two has grown since: it is measured when its turn comes
-            value = known[a, b] = clusters.depths(np.array([a]), np.array([b]), room)[0]
+            now = clusters.now(a, b)
+            if now not in early:
+                wanted = {now: None}
+                for value, p, q, measured in heap[: 2 * len(rooms)]:  # whose turn comes soon
+                    if not measured and known.get((p, q)) == value and q not in fresh[p]:
+                        wanted[clusters.now(p, q)] = None
+                left = [each for each in wanted if each not in early][: len(rooms)]
+                early |= zip(left, run(measure, zip(left, rooms, strict=False)), strict=True)
+            value = known[a, b] = early.pop(now)
             fresh[a].add(b)
             fresh[b].add(a)
             heapq.heappush(heap, (value, a, b, True))
