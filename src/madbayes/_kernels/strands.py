@@ -39,8 +39,14 @@ def fullest_cone(H, n, cone, tries, t, axis, dots):
     for c in range(0, n, max(n // tries, 1)):
         for j in range(d):
             axis[j] = H[j, c]
-        along(H, n, axis, dots)
-        held = held_by(dots, n, cone)
+        held, x, y = 0, axis[0], axis[1]
+        if d == 2:  # by far the most
+            for i in range(n):
+                z = x * H[0, i] + y * H[1, i]
+                held += z * z > cone
+        else:
+            along(H, n, axis, dots)
+            held = held_by(dots, n, cone)
         if held > most:
             most, best = held, c
     for j in range(d):
@@ -52,14 +58,15 @@ def fullest_cone(H, n, cone, tries, t, axis, dots):
 def straighten(H, n, cone, t, mean, dots):
     """t becomes the mean of the directions within its cone; `dots` is how far they reach then."""
     d, length = H.shape[0], 0.0
+    for i in range(n):  # no branches here and below: they would be guessed wrong
+        x = 1.0 if dots[i] > 0 else -1.0
+        dots[i] = x if dots[i] * dots[i] > cone else 0.0
     for j in range(d):
-        mean[j] = 0.0
-    for i in range(n):
-        if dots[i] * dots[i] > cone:
-            for j in range(d):
-                mean[j] += H[j, i] if dots[i] > 0 else -H[j, i]
-    for j in range(d):
-        length += mean[j] * mean[j]
+        x = 0.0
+        for i in range(n):
+            x += dots[i] * H[j, i]
+        mean[j] = x
+        length += x * x
     if length > 0:
         for j in range(d):
             t[j] = mean[j] / np.sqrt(length)
@@ -79,7 +86,8 @@ def follow(
     d, most = X.shape[1], 0
     for p in range(points.shape[0]):
         most = max(most, start[p + 1] - start[p])
-    around, H, rest = np.empty((d, most)), np.empty((d, most + 1)), np.empty((d, most + 1))
+    around, unit = np.empty((d, most)), np.empty((d, most))
+    H, rest = np.empty((d, most + 1)), np.empty((d, most + 1))
     length, dots = np.empty(most), np.empty(most)
     shift, axis, other = np.empty(d), np.empty(d), np.empty(d)
     for p in range(points.shape[0]):
@@ -95,14 +103,17 @@ def follow(
             for j in range(2, d):
                 for e in range(b):
                     length[e] += (around[j, e] - point[j]) ** 2
+            for j in range(d):
+                for e in range(b):
+                    unit[j, e] = (around[j, e] - point[j]) / np.sqrt(length[e])
             n = 0
             for far in range(2):  # 0: those at the right distance, 1: all
                 n = 0
                 for e in range(b):
                     x = np.sqrt(length[e])
                     for j in range(d):  # the next one overwrites what does not count
-                        H[j, n] = (around[j, e] - point[j]) / x
-                    n += (0.8 * rho < x <= near * rho) or (far == 1 and x > 1e-9 * rho)
+                        H[j, n] = unit[j, e]
+                    n += (0.8 * rho < x <= near * rho) | ((far == 1) & (x > 1e-9 * rho))
                 if n >= 4:
                     break
             first[p], second[p] = 0.0, 0.0
@@ -121,17 +132,22 @@ def follow(
                     left += dots[i] * dots[i] < across
                 second[p] = fullest_cone(rest, left, cone, tries, other, axis, dots) / n
                 break
-            beside = 0  # the middle of the rows beside the point
-            for j in range(d):
-                shift[j] = 0.0
+            beside = 0.0  # the middle of the rows beside the point
             for e in range(b):
-                reach = 0.0
-                for j in range(d):
-                    reach += (around[j, e] - point[j]) * t[j]
-                if abs(reach) < rho and length[e] - reach * reach < (1.5 * rho) ** 2:
-                    beside += 1
-                    for j in range(d):
-                        shift[j] += around[j, e] - point[j] - reach * t[j]
+                dots[e] = (around[0, e] - point[0]) * t[0] + (around[1, e] - point[1]) * t[1]
+            for j in range(2, d):
+                for e in range(b):
+                    dots[e] += (around[j, e] - point[j]) * t[j]
+            for e in range(b):
+                x = dots[e]
+                inside = (abs(x) < rho) & (length[e] - x * x < (1.5 * rho) ** 2)
+                length[e] = 1.0 if inside else 0.0
+                beside += length[e]
+            for j in range(d):
+                x = 0.0
+                for e in range(b):
+                    x += length[e] * (around[j, e] - point[j] - dots[e] * t[j])
+                shift[j] = x
             if beside:
                 for j in range(d):
                     point[j] += shift[j] / beside
