@@ -49,23 +49,21 @@ def pack(ptr, J, W, padded, lanes, start):
     are `padded` higher, where half of each level is, and those of no link twice that, where 0 is.
     Rows beyond the last are the last once more.
     """
-    m, at, half = ptr.shape[0] - 1, 0, np.uint64(padded)
+    m, at = ptr.shape[0] - 1, 0
     for g in range(padded // LANES):
         start[g], most = at, 0
         for r in range(LANES):
             i = min(LANES * g + r, m - 1)
             most = max(most, np.int64(ptr[i + 1]) - np.int64(ptr[i]))
-        for e in range(at, at + most):
-            lanes[e] = 0
-        for r in range(LANES):
-            i, bits = min(LANES * g + r, m - 1), np.uint64(BITS * r)
-            a, b = np.uint64(ptr[i]), np.uint64(ptr[i + 1])
-            to = np.uint64(at) - a
-            for e in range(a, b):
-                place = J[e] + half if W[e] < 1.0 else np.uint64(J[e])
-                lanes[e + to] |= place << bits
-            for e in range(b + to, np.uint64(at + most)):
-                lanes[e] |= (half + half) << bits
+        for e in range(most):
+            places = np.uint64(0)
+            for r in range(LANES):
+                i = min(LANES * g + r, m - 1)
+                a, place = np.int64(ptr[i]) + e, 2 * padded
+                if a < ptr[i + 1]:
+                    place = J[a] + (padded if W[a] < 1.0 else 0)
+                places |= np.uint64(place) << np.uint64(BITS * r)
+            lanes[at + e] = places
         at += most
     start[padded // LANES] = at
 

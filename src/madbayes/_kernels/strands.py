@@ -39,14 +39,8 @@ def fullest_cone(H, n, cone, tries, t, axis, dots):
     for c in range(0, n, max(n // tries, 1)):
         for j in range(d):
             axis[j] = H[j, c]
-        held, x, y = 0, axis[0], axis[1]
-        if d == 2:  # by far the most
-            for i in range(n):
-                z = x * H[0, i] + y * H[1, i]
-                held += z * z > cone
-        else:
-            along(H, n, axis, dots)
-            held = held_by(dots, n, cone)
+        along(H, n, axis, dots)
+        held = held_by(dots, n, cone)
         if held > most:
             most, best = held, c
     for j in range(d):
@@ -121,8 +115,8 @@ def follow(
                 break
             fullest_cone(H, n, cone, tries, t, axis, dots)
             along(H, n, t, dots)
-            straighten(H, n, cone, t, axis, dots)
-            straighten(H, n, cone, t, axis, dots)
+            for _ in range(2):
+                straighten(H, n, cone, t, axis, dots)
             first[p] = held_by(dots, n, cone) / n
             if turn == shifts:
                 left = 0
@@ -154,30 +148,30 @@ def follow(
 
 
 @inner
-def cells(X, apart, low, side, number):
-    """A grid over the first two columns: its corner, the sides of its cells (at least `apart`), and
-    how many there are along each."""
-    for j in range(2):
-        low[j] = high = X[0, j]
-        for i in range(X.shape[0]):
-            low[j], high = min(low[j], X[i, j]), max(high, X[i, j])
-        number[j] = int(min((high - low[j]) / apart, CELLS - 1.0)) + 1
-        side[j] = max(apart, (high - low[j]) / number[j])
+def cells(X, j, apart):
+    """Cells along a column: where they start, how long they are (at least `apart`), how many."""
+    low = high = X[0, j]
+    for i in range(X.shape[0]):
+        x = X[i, j]
+        low = x if x < low else low
+        high = x if x > high else high
+    number = int(min((high - low) / apart, CELLS - 1.0)) + 1
+    return low, max(apart, (high - low) / number), number
 
 
 @kernel
-def thin(X, apart, kept):
+def thin(X, apart, head, after, kept):
     """Each row in turn is kept, unless one that was is within `apart`; returns how many are: `kept`
-    begins with them."""
-    low, side, number = np.empty(2), np.empty(2), np.empty(2, np.int64)
-    cells(X, apart, low, side, number)
-    head, after, n = np.full((number[0], number[1]), -1), np.empty(X.shape[0], np.int64), 0
+    begins with them. `head`: -1 for each cell of a grid over the first two columns."""
+    n = 0
+    x0, dx, nx = cells(X, 0, apart)
+    y0, dy, ny = cells(X, 1, apart)
     for i in range(X.shape[0]):
-        a = min(int((X[i, 0] - low[0]) / side[0]), number[0] - 1)
-        b = min(int((X[i, 1] - low[1]) / side[1]), number[1] - 1)
+        a = min(int((X[i, 0] - x0) / dx), nx - 1)
+        b = min(int((X[i, 1] - y0) / dy), ny - 1)
         free = True
-        for p in range(max(a - 1, 0), min(a + 2, number[0])):
-            for q in range(max(b - 1, 0), min(b + 2, number[1])):
+        for p in range(max(a - 1, 0), min(a + 2, nx)):
+            for q in range(max(b - 1, 0), min(b + 2, ny)):
                 k = head[p, q]
                 while k >= 0 and free:
                     length = 0.0
@@ -193,45 +187,29 @@ def thin(X, apart, kept):
 
 
 @kernel
-def rows_near(X, points, reach, start, member):
-    """Rows within `reach` of each point, in their order: `start`, and `member` if long enough;
-    returns how long it has to be."""
-    low, side, number = np.empty(2), np.empty(2), np.empty(2, np.int64)
-    cells(points, reach, low, side, number)
-    m, room = points.shape[0], member.shape[0]
-    head, after = np.full((number[0], number[1]), -1), np.empty(m, np.int64)
-    for i in range(m):
-        a = min(int((points[i, 0] - low[0]) / side[0]), number[0] - 1)
-        b = min(int((points[i, 1] - low[1]) / side[1]), number[1] - 1)
-        after[i], head[a, b] = head[a, b], i
-        start[i + 1] = 0
-    start[0] = 0
-    found = np.empty((room, 2), np.int64)
+def rows_near(X, points, reach, head, after, found):
+    """Pairs of a point and a row within `reach` of it, in the order of the rows: as many as `found`
+    holds; returns how many there are. `head`: as for `thin`."""
+    x0, dx, nx = cells(points, 0, reach)
+    y0, dy, ny = cells(points, 1, reach)
     total = 0
+    for i in range(points.shape[0]):
+        a = min(int((points[i, 0] - x0) / dx), nx - 1)
+        b = min(int((points[i, 1] - y0) / dy), ny - 1)
+        after[i], head[a, b] = head[a, b], i
     for j in range(X.shape[0]):
-        a = int(np.floor((X[j, 0] - low[0]) / side[0]))
-        b = int(np.floor((X[j, 1] - low[1]) / side[1]))
-        for p in range(max(a - 1, 0), min(a + 2, number[0])):
-            for q in range(max(b - 1, 0), min(b + 2, number[1])):
+        a = int((X[j, 0] - x0) / dx + 2.0) - 2  # rounded down, from -2 on
+        b = int((X[j, 1] - y0) / dy + 2.0) - 2
+        for p in range(max(a - 1, 0), min(a + 2, nx)):
+            for q in range(max(b - 1, 0), min(b + 2, ny)):
                 i = head[p, q]
                 while i >= 0:
                     length = 0.0
                     for c in range(X.shape[1]):
                         length += (X[j, c] - points[i, c]) ** 2
                     if length <= reach * reach:
-                        if total < room:
+                        if total < found.shape[0]:
                             found[total, 0], found[total, 1] = i, j
-                        start[i + 1] += 1
                         total += 1
                     i = after[i]
-    if total <= room:
-        for i in range(m):
-            start[i + 1] += start[i]
-        for e in range(total):
-            i = found[e, 0]
-            member[start[i]] = found[e, 1]
-            start[i] += 1
-        for i in range(m, 0, -1):
-            start[i] = start[i - 1]
-        start[0] = 0
     return total

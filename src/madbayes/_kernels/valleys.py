@@ -13,8 +13,6 @@ import numpy as np
 from madbayes._kernels import inner, kernel
 from madbayes._kernels.levels import levels, plain_levels
 
-RUN = 8  # values that are sorted one by one
-
 
 @inner
 def near_border(
@@ -68,14 +66,9 @@ def take_edges(indptr, indices, walk, flow, node, m, where, ptr, J, W, V):
 def sort(value, a, b, order, room):
     """`order` begins with the places a … b - 1, from the lowest to the highest value; of equals the
     first is first."""
-    n, width = b - a, RUN
-    for start in range(0, n, RUN):
-        for p in range(start, min(start + RUN, n)):
-            x, q = value[a + p], p
-            while q > start and value[order[q - 1]] > x:
-                order[q] = order[q - 1]
-                q -= 1
-            order[q] = a + p
+    n, width = b - a, 1
+    for p in range(n):
+        order[p] = a + p
     while width < n:
         for start in range(0, n, 2 * width):
             middle, end = min(start + width, n), min(start + 2 * width, n)
@@ -178,11 +171,13 @@ def strands(ptr, J, V, rank, level, root, weight):
 def lower_side(flows, at, m, height, order, room):
     """The place of the lower of the two sides' heights: not their highest places, which chance has
     made high."""
-    sort(flows, 0, at + 1, order, room)
-    left = np.int64(order[int(height * at)])
-    sort(flows, at, m - 1, order, room)
-    right = np.int64(order[int(height * (m - 2 - at))])
-    return right if flows[right] < flows[left] else left
+    lower, a, b = at, 0, at + 1
+    for _ in range(2):
+        sort(flows, a, b, order, room)
+        p = np.int64(order[int(height * (b - a - 1))])
+        lower = p if a == 0 or flows[p] < flows[lower] else lower
+        a, b = at, m - 1
+    return lower
 
 
 @kernel
@@ -202,14 +197,13 @@ def valleys(
         a, b = ones[t], others[t]
         if size[b] < size[a] or (size[b] == size[a] and b < a):
             a, b = b, a
-        m = near_border(
-            indptr, indices, piece, first, links, linked, cluster, follows,
-            a, b, limit, -1.0, where, node, level, 0,
-        )  # fmt: skip
-        m = near_border(
-            indptr, indices, piece, first, links, linked, cluster, follows,
-            b, a, limit, 1.0, where, node, level, m,
-        )  # fmt: skip
+        m, sign = 0, -1.0
+        for _ in range(2):
+            m = near_border(
+                indptr, indices, piece, first, links, linked, cluster, follows,
+                a, b, limit, sign, where, node, level, m,
+            )  # fmt: skip
+            a, b, sign = b, a, 1.0
         ptr = whole[5, : m + 1]
         take_edges(indptr, indices, walk, flow, node, m, where, ptr, J, W, V)
         for i in range(m):
@@ -223,10 +217,11 @@ def valleys(
         middle[t], side[t], across[t] = np.inf, 1.0, 0.0
         if 1 <= at <= m - 3:
             lower = lower_side(flows, at, m, height, order, spare)
-            many = strands(ptr, J, V, rank, lower, root, weight)
-            here = min(many, strands(ptr, J, V, rank, at, root, weight))
-            middle[t], side[t], across[t] = (
-                flows[at] / here,
-                flows[lower] / many,
-                walks[lower] / many,
-            )
+            p, many, here = lower, 0.0, 0.0
+            for turn in range(2):  # one call compiles in half the time of two
+                here = strands(ptr, J, V, rank, p, root, weight)
+                many = here if turn == 0 else many
+                p = at
+            here = min(many, here)
+            middle[t], side[t] = flows[at] / here, flows[lower] / many
+            across[t] = walks[lower] / many
