@@ -9,14 +9,16 @@ from data import data_file
 from reference import valleys as reference
 from sklearn.datasets import load_digits, make_blobs, make_circles, make_moons
 from sklearn.metrics import adjusted_rand_score as ari
-from sklearn.neighbors import KNeighborsTransformer
+from sklearn.neighbors import KNeighborsTransformer, NearestNeighbors
 from sklearn.pipeline import make_pipeline
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from madbayes import NeighborCut
-from madbayes._kernels.valleys import strands, valley
-from madbayes.graph import communities, neighbors
+from madbayes._engine.threads import one_by_one
+from madbayes._kernels.valleys import strands
+from madbayes.graph import communities, joining, neighbors
 from madbayes.graph.input import connected_part
+from madbayes.graph.joining import Clusters
 from madbayes.graph.linking import neighbour_graph
 from madbayes.graph.neighbors import Neighbours, of_distances
 from madbayes.graph.valleys import Joined, depth, staircase, vote
@@ -90,7 +92,7 @@ def test_links_and_shared_neighbours():
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_depth_is_the_plain_loop(seed):
+def test_depth_is_the_plain_loop(seed, monkeypatch):
     r = np.random.default_rng(seed)
     X = np.vstack([r.normal(size=(25, 2)), r.normal(size=(20, 2)) + np.array([seed, 0])])
     A = neighbour_graph(brute(X, X, 6, True)[1], "jaccard")
@@ -100,15 +102,63 @@ def test_depth_is_the_plain_loop(seed):
     weights = np.exp(r.normal(size=45))
     flow = sp.csr_array(A.multiply(weights[:, None]).multiply(weights[None]))
     flow.sort_indices()
-    one, other = np.arange(25), np.arange(25, 45)
-    where = np.full(45, -1)
-    given = A.indptr, A.indices, A.data, flow.data, one, other, where, 99, 15, 0.9
-    found = depth(*valley(*given), unit=0.5, spare=0.3)
-    assert (where == -1).all()
-    # `valley` takes the nodes from the border outwards: only ties of levels could tell
+    monkeypatch.setattr(joining, "STEPS", 15)
+    monkeypatch.setattr(joining, "HEIGHT", 0.9)
+    # The first cluster is two pieces; the kernel keeps the numbers of pieces, not of clusters
+    piece = np.repeat([0, 2, 1], [15, 10, 20])
+    clusters = Clusters(A.indptr, A.indices, A.data, flow.data, piece, 0.5)
+    clusters.spare = 0.3
+    clusters.join(0, 2)
+    room = clusters.room()
+    found = clusters.depths(np.array([0]), np.array([1]), room)[0]
+    assert (room.where == -1).all()
+    # Nodes are taken from the border outwards: only ties of levels could tell
     dense = A.toarray(), flow.toarray()
     expected = reference.depth(*dense, 25, steps=15, height=0.9, spare=0.3, unit=0.5)
     assert found == pytest.approx(expected, rel=1e-6)
+
+
+@pytest.mark.parametrize("n", [30, 200, 2500])
+def test_four_rows_at_a_time_have_the_levels_of_one_at_a_time(n):
+    """To the last bit, where links weigh 1 or 1/2."""
+    X = np.random.default_rng(n).normal(size=(n, 2))
+    A = neighbour_graph(NearestNeighbors(n_neighbors=10).fit(X).kneighbors()[1], "uniform")
+    piece = (X[:, 0] > 0) + 2 * (X[:, 1] > 0)
+    clusters = Clusters(A.indptr, A.indices, A.data, A.data * 1.5, piece, 5.0)
+    pairs = np.array([0, 1, 2, 0]), np.array([1, 3, 3, 2])
+    assert clusters.given[4]
+    quick = clusters.depths(*pairs, clusters.room())
+    clusters.given = (*clusters.given[:4], False, *clusters.given[5:])
+    assert clusters.depths(*pairs, clusters.room()) == quick
+
+
+def test_joins_are_those_of_the_plain_loop():
+    """5: all pairs looked at in each step, those that have grown measured when they are next."""
+    X = np.random.default_rng(0).normal(size=(300, 2))
+    A = neighbour_graph(NearestNeighbors(n_neighbors=8).fit(X).kneighbors()[1], "uniform")
+    piece = np.unique(np.round(X), axis=0, return_inverse=True)[1].ravel()
+    given = A.indptr, A.indices, A.data, A.data, piece, 4.0
+    clusters = Clusters(*given)
+    room = clusters.room()
+    ends = piece[np.stack(A.nonzero())].T
+    linked = {(a, b) for a, b in ends.tolist() if a < b}
+    found = {p: (clusters.depths(*np.array([p]).T, room)[0], True) for p in linked}
+    z, pairs = [], []
+    while found:
+        value, (a, b) = min((value, p) for p, (value, _) in found.items())
+        if not found[a, b][1]:
+            found[a, b] = clusters.depths(np.array([a]), np.array([b]), room)[0], True
+            continue
+        z.append(value)
+        pairs.append([a, b])
+        clusters.join(a, b)
+        del found[a, b]
+        for p in [p for p in found if a in p or b in p]:
+            new = tuple(sorted(a if c == b else c for c in p))
+            value = found.pop(p)[0]
+            found[new] = min(value, found.get(new, (np.inf,))[0]), False
+    joined = joining.join(*given, one_by_one)
+    assert joined.z.tolist() == z and joined.pairs.tolist() == pairs
 
 
 def test_a_valley_counts_beyond_chance_or_when_it_stands_out():

@@ -30,7 +30,7 @@ def spiral(n, turn, r):
 @pytest.mark.parametrize("apart", [0.02, 0.1, 0.5])
 def test_thinning_is_the_plain_loop(apart):
     X = np.random.default_rng(0).uniform(size=(200, 2))
-    assert thinned(X, apart, cKDTree(X)).tolist() == reference.thinned(X, apart)
+    assert thinned(X, apart).tolist() == reference.thinned(X, apart)
 
 
 @pytest.mark.parametrize("d", [2, 3])

@@ -152,9 +152,7 @@ def shares(size: int, enough: int) -> list[tuple[int, int]]:
 
 def together(function: Callable[[Any], Any], items: Sequence[Any]) -> list[Any]:
     """`run(function, items)` of the fit that this thread works for; one by one in its workers."""
-    if _here.run is None or len(items) == 1:
-        return [function(item) for item in items]
-    return _here.run(function, items)
+    return (_here.run or one_by_one)(function, items)
 
 
 def _wait_for(futures: list[Any], stop: np.ndarray) -> list[Any]:
@@ -167,6 +165,11 @@ def _wait_for(futures: list[Any], stop: np.ndarray) -> list[Any]:
             future.cancel()
         wait(futures, timeout=LATEST if interrupted else None)
         raise
+
+
+def one_by_one(function: Callable[[Any], Any], items: Iterable[Any]) -> list[Any]:
+    """A `Run` without threads: where there is one only, or the others are busy."""
+    return [function(item) for item in items]
 
 
 @contextmanager
@@ -185,8 +188,8 @@ def workers(n_jobs: int | None, *, enough: bool = True) -> Iterator[Run]:
 
     def run(function: Callable[[Any], Any], items: Iterable[Any]) -> list[Any]:
         items = list(items)
-        if threads == 1 or len(items) < 2:
-            return [function(item) for item in items]
+        if len(items) < 2:
+            return one_by_one(function, items)
         left, found = deque(enumerate(items)), [None] * len(items)
         failed: list[tuple[int, BaseException]] = []
         work = partial(take, function, left, found, failed)
@@ -215,8 +218,9 @@ def workers(n_jobs: int | None, *, enough: bool = True) -> Iterator[Run]:
     before = _here.stop, _here.pool, _here.threads, _here.run
     with _blas:
         try:
-            _here.stop, _here.pool, _here.threads, _here.run = stop, pool, threads, run
-            yield run
+            how = run if threads > 1 else one_by_one
+            _here.stop, _here.pool, _here.threads, _here.run = stop, pool, threads, how
+            yield how
         except BaseException as error:
             interrupted = comes_from_interrupt(error)
             stop[0] |= interrupted

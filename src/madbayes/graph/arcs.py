@@ -70,11 +70,13 @@ def strands_of(
     """4 and 5, of clear anchors, `around` all of them. Gaps of `bare` need no rows; None if there
     is only one strand."""
     pairs = near_pairs(point, tangent)
-    strand, bridges, ends, free = continued(
-        point, tangent, linked(pairs, tangent), pairs, around, bare
-    )
+    least = max(4, SHORT * len(point))
+    found = continued(point, tangent, linked(pairs, tangent), pairs, around, bare, least)
+    if found is None:
+        return None
+    strand, bridges, ends, free = found
     size = np.bincount(strand)
-    long = size >= max(4, SHORT * len(point))
+    long = size >= least
     if long.sum() < 2 or size[long].sum() < COVER * len(point):
         return None
     point, tangent, strand = bridged(point, tangent, strand, bridges)
@@ -122,15 +124,20 @@ def continued(
     pairs: Pairs,
     around: cKDTree,
     bare: float,
-) -> tuple[np.ndarray, list[Bridge], np.ndarray, np.ndarray]:
+    least: float,
+) -> tuple[np.ndarray, list[Bridge], np.ndarray, np.ndarray] | None:
     """5. The strand of each anchor, the bridges between arcs, the anchors at ends that are left,
-    and which of these have nothing before them."""
+    and which of these have nothing before them; None once one strand leaves less than `least`."""
     strand, bridges = arc.copy(), []
-    ends = open_ends(arc, pairs)
+    ends, looked = open_ends(arc, pairs), 0.0
     for most, far, length in ROUNDS:
         while True:
-            out, bent = outlook(ends, point, tangent, strand, pairs, length)
-            a, b, cost = continuations(point[ends.anchor], out, bent, most, far, around, bare)
+            if len(point) - np.bincount(strand).max() < least:
+                return None
+            if length != looked:
+                out, bent = outlook(ends, point, tangent, strand, pairs, length)
+                met, looked = meetings(point[ends.anchor], out, bent, far), length
+            a, b, cost = continuations(point[ends.anchor], out, bent, met, most, far, around, bare)
             lowest = np.full(ends.anchor.size, np.inf)
             np.minimum.at(lowest, a, cost)
             np.minimum.at(lowest, b, cost)
@@ -143,7 +150,7 @@ def continued(
                 left[p] = left[q] = False
             if not best.size:
                 break
-            ends = ends.some(left)
+            ends, looked = ends.some(left), 0.0
     out, bent = outlook(ends, point, tangent, strand, pairs, ROUNDS[0][2])
     free = nothing_ahead(point[ends.anchor], out, bent, around)
     return np.unique(strand, return_inverse=True)[1], bridges, ends.anchor, free
@@ -208,17 +215,11 @@ def outlook(
     return out, bent - np.einsum("pd,pd->p", bent, out)[:, None] * out
 
 
-def continuations(
-    point: np.ndarray,
-    out: np.ndarray,
-    bent: np.ndarray,
-    most: float,
-    far: float,
-    around: cKDTree,
-    bare: float,
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Pairs of ends that may continue each other, and what that costs: by how much circles from
-    both miss each other, and change their curvature."""
+def meetings(
+    point: np.ndarray, out: np.ndarray, bent: np.ndarray, far: float
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Pairs of ends, how long the gap is, and by how much circles from both miss each other and
+    change their curvature."""
     a, b = (
         cKDTree(point).query_pairs(far, output_type="ndarray").T
         if len(point)
@@ -231,13 +232,28 @@ def continuations(
     mirrored = bent[a] - 2 * (np.einsum("pd,pd->p", bent[a], u) / gap**2)[:, None] * u
     missed = off(there, u) + off(back, -u) + off(there, -back)
     missed += BENT * ((bent[b] - mirrored) ** 2).sum(axis=1) * gap**2
-    good = missed < most
+    return a, b, gap, missed
+
+
+def continuations(
+    point: np.ndarray,
+    out: np.ndarray,
+    bent: np.ndarray,
+    met: tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray],
+    most: float,
+    far: float,
+    around: cKDTree,
+    bare: float,
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Pairs of ends that may continue each other, and what that costs."""
+    a, b, gap, missed = (each[met[3] < most] for each in met)
+    if not a.size:
+        return a, b, missed
     way = np.arange(1, int(far))[:, None, None] / int(far)
-    on_way = cubic(point[a[good]], point[b[good]], out[a[good]], out[b[good]], way)[0]
+    on_way = cubic(point[a], point[b], out[a], out[b], way)[0]
     empty = around.query(on_way)[0].max(axis=0, initial=0.0) > TOUCH
     free = nothing_ahead(point, out, bent, around)
-    lost = ~(free[a[good]] & free[b[good]])
-    good[np.flatnonzero(good)[empty & lost & (gap[good] > bare)]] = False
+    good = ~(empty & ~(free[a] & free[b]) & (gap > bare))
     return a[good], b[good], missed[good] + GAP**2 * gap[good] ** 2
 
 

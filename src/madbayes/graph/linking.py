@@ -14,7 +14,7 @@ class Linked(NamedTuple):
     """The graph of the rows, and what their neighbours tell."""
 
     A: sp.csr_array
-    flow: np.ndarray  # of the edges, for `valleys.join`
+    flow: np.ndarray  # of the edges, for `joining.join`
     distance: np.ndarray | None  # to the neighbours
     nearest: np.ndarray | None  # which these are
     recall: float

@@ -174,18 +174,18 @@ class NeighborCut(NewRowsMixin, SaveMixin, ClusterMixin, BaseEstimator):
         effort = check_effort(self.effort)
         rng = check_random_state(self.random_state)
         forget(self)
-        with workers(self.n_jobs):
+        with workers(self.n_jobs) as run:
             linked, wide = self._link(X, rng, doubts=resolution == "auto" and hint is None)
             graph, used = connected_part(linked.A, "normalized")
             if resolution == "auto":
                 if wide is None:
                     near = narrowed(linked, self.weights)
                     given = (graph, used) if near is linked else None
-                    joined = join_pieces(near, effort, given)
+                    joined = join_pieces(near, effort, run, given)
                     self.path_ = staircase(joined, hint)
                 else:
                     k = self.n_neighbors
-                    near, joined, self.path_ = by_majority(*wide, k, self.weights, effort)
+                    near, joined, self.path_ = by_majority(*wide, k, self.weights, effort, run)
                 labels = settle_borders(near.A, joined.at(self.path_.best().number))
                 if hint is None:
                     again = second_look(self._neighbours, near, labels, self.path_, self.weights)
@@ -193,7 +193,7 @@ class NeighborCut(NewRowsMixin, SaveMixin, ClusterMixin, BaseEstimator):
                 labels = labels if linked.cell is None else alike(labels, linked.cell)
                 rows = None if self._neighbours is None else self._neighbours.straight()
                 if rows is not None and hint is None:
-                    curves = untangled(rows, labels)
+                    curves = untangled(rows, labels, run)
                     if curves.max() > labels.max():
                         labels, self.path_ = curves, with_curves(joined, self.path_, curves)
                 self.evidence_ = self.path_.best()

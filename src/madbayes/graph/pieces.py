@@ -2,12 +2,14 @@
 
 import numpy as np
 
+from madbayes._engine.threads import Run, one_by_one
 from madbayes._search.staircase import Staircase
 from madbayes.graph.input import connected_part
+from madbayes.graph.joining import join
 from madbayes.graph.levels import LOOKS, Graph, reordered
 from madbayes.graph.linking import Linked, link, most_neighbours, reach
 from madbayes.graph.search import one_run
-from madbayes.graph.valleys import PIECES, Joined, join, links_together, staircase, vote
+from madbayes.graph.valleys import PIECES, Joined, links_together, staircase, vote
 
 TRIED = (10, 15, 30)  # neighbours that decide, where the number asked for is between them
 
@@ -20,7 +22,7 @@ def tried(n_neighbors: int) -> tuple[int, ...]:
 
 
 def join_pieces(
-    linked: Linked, effort: float, given: tuple[Graph, np.ndarray] | None = None
+    linked: Linked, effort: float, run: Run, given: tuple[Graph, np.ndarray] | None = None
 ) -> Joined:
     """Cut the graph at a high resolution and join the pieces; rows without a link are on their own.
 
@@ -41,11 +43,11 @@ def join_pieces(
     alone = np.setdiff1d(np.arange(A.shape[0]), used)
     pieces[alone] = first + np.arange(alone.size)
     k = None if linked.nearest is None else linked.nearest.shape[1]
-    return join(A.indptr, A.indices, A.data, linked.flow, pieces, links_together(A, k))
+    return join(A.indptr, A.indices, A.data, linked.flow, pieces, links_together(A, k), run)
 
 
 def by_majority(
-    distance: np.ndarray, place: np.ndarray, n_neighbors: int, weights: str, effort: float
+    distance: np.ndarray, place: np.ndarray, n_neighbors: int, weights: str, effort: float, run: Run
 ) -> tuple[Linked, Joined, Staircase]:
     """What most of the numbers of neighbours tried say: a graph, its pieces joined, and how far.
 
@@ -54,6 +56,8 @@ def by_majority(
     most = min(most_neighbours(len(place)), place.shape[1])
     numbers = tuple(min(k, most) for k in tried(n_neighbors))
     linked = {k: link(distance[:, :k], place[:, :k], weights, 1.0) for k in set(numbers)}
-    joined = {k: join_pieces(linked[k], effort) for k in sorted(linked)}
+    largest_first = sorted(linked, reverse=True)  # it takes as long as the two others
+    done = run(lambda k: join_pieces(linked[k], effort, one_by_one), largest_first)
+    joined = dict(sorted(zip(largest_first, done, strict=True)))
     k, path = vote({k: staircase(each, None) for k, each in joined.items()}, numbers)
     return linked[k], joined[k], path

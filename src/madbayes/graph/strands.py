@@ -28,20 +28,23 @@ the direction in which they run.
 docs/adr/0016 tells what was tried.
 """
 
-from typing import NamedTuple
+from functools import partial
+from itertools import takewhile
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.spatial import cKDTree
-from sklearn.metrics import adjusted_rand_score
 
 from madbayes._engine.progress import Stage
-from madbayes._kernels.strands import follow
+from madbayes._engine.threads import Run, one_by_one
+from madbayes._kernels.strands import CELLS, follow, rows_near, thin
 from madbayes.graph.arcs import TOUCH, Strands, strands_of
 
 COLUMNS = 10  # at most: directions of few rows in many columns say nothing
 FEWEST, MOST = 60, 3_000  # rows: fewer are no curve, of more a sample is looked at
 ANCHORS = 12  # at least
 FEW = 6  # rows that an anchor looks at, however far they are
+USUAL = 50  # anchors that look at a row, at most, where rows are in two columns
 FINER = 1.2  # the ratio of two scales
 NEAR, CONE, ACROSS, TRIES, SHIFTS = 2.5, 0.9, 0.75, 24, 3  # see `follow`; cones by squared cosines
 CLEAR, TWICE = 0.5, 0.5  # step 2
@@ -70,7 +73,7 @@ class Curves(NamedTuple):
     label: np.ndarray
 
 
-def untangled(X: np.ndarray, labels: np.ndarray) -> np.ndarray:
+def untangled(X: np.ndarray, labels: np.ndarray, run: Run) -> np.ndarray:
     """Clusters that are several curves divided: the first curve keeps the label, others get new
     ones, in the order of the clusters."""
     new, k = labels.copy(), int(labels.max(initial=-1)) + 1
@@ -80,7 +83,7 @@ def untangled(X: np.ndarray, labels: np.ndarray) -> np.ndarray:
     top = k
     for c in range(k):
         rows = np.flatnonzero(labels == c)
-        curve = strands(X[rows])
+        curve = strands(X[rows], run)
         if curve is not None:
             further = curve > 0
             new[rows[further]] = top + curve[further] - 1
@@ -89,7 +92,7 @@ def untangled(X: np.ndarray, labels: np.ndarray) -> np.ndarray:
     return new
 
 
-def strands(X: np.ndarray) -> np.ndarray | None:
+def strands(X: np.ndarray, run: Run = one_by_one) -> np.ndarray | None:
     """For each row of a cluster the curve that it belongs to; None if that would be one for all.
 
     Rows are taken in a random order, but always in the same, whatever order they have."""
@@ -103,18 +106,20 @@ def strands(X: np.ndarray) -> np.ndarray | None:
     width = float(np.sqrt((rows**2).sum(axis=1).mean()))
     tree = cKDTree(rows)
     rho = 0.7 * float(np.median(tree.query(rows, [3])[0]))
-    scales = []
+    steps = []
     while 0 < rho < width / 4:
-        scale = anchors(tree, rho)
-        if scale is None:
-            break
-        scales.append(scale)
+        steps.append(rho)
         rho *= FINER
+    scales = list(takewhile(is_there, run(partial(anchors, tree), steps)))
     enough = max(CURVES, NEARLY * max((each.share for each in scales), default=0.0))
     scales = [each for each in scales if each.share >= enough][:TRIED]
-    backwards = cKDTree(rows[::-1])
-    scales += [each for scale in scales if (each := anchors(backwards, scale.rho)) is not None]
-    found = [curve for scale in scales if (curve := at_scale(scale)) is not None]
+    found = list(filter(is_there, run(at_scale, scales)))
+    if len(found) + len(scales) < VOTES:
+        return None
+    again = partial(anchors, cKDTree(rows[::-1]))
+    others = list(filter(is_there, run(again, [each.rho for each in scales])))
+    scales += others
+    found += filter(is_there, run(at_scale, others))
     best = agreed([nearest_curve(rows, each) for each in found], max(VOTES, SHARED * len(scales)))
     if best is None:
         return None
@@ -122,52 +127,85 @@ def strands(X: np.ndarray) -> np.ndarray | None:
     return np.unique(label, return_inverse=True)[1]
 
 
+def is_there(found: Any) -> bool:
+    return found is not None
+
+
 def agreed(found: list[np.ndarray], votes: float) -> int | None:
     """3. The place of the division that most others (and itself, at least `votes`) confirm, then
     most like them, then with most curves; None if none is confirmed."""
     best, most = None, (0.0, 0.0, 0.0)
+    alike = np.ones((len(found), len(found)))
+    for p, one in enumerate(found):
+        for q in range(p):
+            alike[p, q] = alike[q, p] = rand_index(one, found[q])
     for place, one in enumerate(found):
-        alike = np.array([adjusted_rand_score(one, other) for other in found])
-        same = alike[alike >= AGREE]
+        same = alike[place][alike[place] >= AGREE]
         value = (float(same.size), float(same.mean()), float(one.max()))
         if same.size >= votes and value > most:
             best, most = place, value
     return best
 
 
-def thinned(points: np.ndarray, apart: float, tree: cKDTree) -> np.ndarray:
+def rand_index(one: np.ndarray, other: np.ndarray) -> float:
+    """Adjusted for chance; of labels from 0 on."""
+    both = np.bincount(one * (int(other.max()) + 1) + other).tolist()
+    same, first, second = (
+        sum(count * (count - 1) for count in each)
+        for each in (both, np.bincount(one).tolist(), np.bincount(other).tolist())
+    )
+    n = one.size * (one.size - 1)
+    if first == second == same:
+        return 1.0
+    # As pairs: in both, in one only, in the other only, in none; whole numbers until the end
+    p, q, r, s = same, first - same, second - same, n - first - second + same
+    return 2.0 * (p * s - q * r) / ((p + q) * (q + s) + (p + r) * (r + s))
+
+
+def thinned(points: np.ndarray, apart: float) -> np.ndarray:
     """1. Those that are left when each, in turn, removes all after it that are within `apart`."""
-    pairs = np.sort(tree.query_pairs(apart, output_type="ndarray"), axis=1)
-    kept, removed = np.zeros(len(points), bool), np.zeros(len(points), bool)
-    while True:
-        sure = ~(kept | removed)
-        sure[pairs[:, 1]] = False  # somebody before it may still remove it
-        kept |= sure
-        removed[pairs[kept[pairs[:, 0]], 1]] = True
-        if not pairs.size:
-            return np.flatnonzero(kept)
-        pairs = pairs[~(kept | removed)[pairs].any(axis=1)]
+    after, kept = np.empty((2, len(points)), np.int64)
+    return kept[: thin(points, apart, grid(), after, kept)]
+
+
+def grid() -> np.ndarray:
+    return np.full((CELLS, CELLS), -1)
+
+
+def around(tree: cKDTree, point: np.ndarray, reach: float) -> tuple[np.ndarray, np.ndarray]:
+    """2. The rows within `reach` of each point, or the nearest few: where they start, and all."""
+    rows, found = tree.data, np.empty((USUAL * len(tree.data), 2), np.int64)
+    after = np.empty(len(point), np.int64)
+    total = rows_near(rows, point, reach, grid(), after, found)
+    if total > len(found):
+        found = np.empty((total, 2), np.int64)
+        rows_near(rows, point, reach, grid(), after, found)
+    owner, member = found[:total].T
+    order = np.argsort(owner.astype(np.uint16), kind="stable")  # less than MOST: a quick sort
+    start, member = np.r_[0, np.cumsum(np.bincount(owner, minlength=len(point)))], member[order]
+    few = np.diff(start) < FEW
+    if few.any():
+        owner = np.repeat(np.arange(len(point)), np.diff(start))
+        further = np.sort(tree.query(point[few], np.arange(1, FEW + 1))[1], axis=1)
+        owner = np.r_[owner[~few[owner]], np.repeat(np.flatnonzero(few), FEW)]
+        member = np.r_[member[np.repeat(~few, np.diff(start))], further.ravel()]
+        order = np.argsort(owner, kind="stable")
+        start, member = np.searchsorted(owner[order], np.arange(len(point) + 1)), member[order]
+    return start, member
 
 
 def anchors(tree: cKDTree, rho: float) -> Anchors | None:
     """1 and 2, at one scale; None if there are too few."""
     rows = tree.data
-    point = rows[thinned(rows, rho, tree)]
+    point = rows[thinned(rows, rho)]
     if len(point) < ANCHORS:
         return None
-    reach = (NEAR + 0.5) * rho
-    near = cKDTree(point).sparse_distance_matrix(tree, reach, output_type="ndarray")
-    few = np.bincount(near["i"], minlength=len(point)) < FEW
-    further = tree.query(point[few], np.arange(1, FEW + 1))[1]
-    i = np.r_[near["i"][~few[near["i"]]], np.repeat(np.flatnonzero(few), FEW)]
-    j = np.r_[near["j"][~few[near["i"]]], further.ravel()]
-    order = np.lexsort((j, i))
-    start, member = np.searchsorted(i[order], np.arange(len(point) + 1)), j[order]
+    start, member = around(tree, point, (NEAR + 0.5) * rho)
     tangent, first, second = np.zeros_like(point), np.zeros(len(point)), np.zeros(len(point))
     follow(
         rows, start, member, point, rho, NEAR, CONE, ACROSS, TRIES, SHIFTS, tangent, first, second
     )
-    kept = thinned(point, 0.7 * rho, cKDTree(point))
+    kept = thinned(point, 0.7 * rho)
     clear = ((first >= CLEAR) & (second < TWICE * first))[kept]
     own = cKDTree(point[kept]).query(rows)[1]
     return Anchors(rho, point[kept], tangent[kept], clear, float(clear[own].mean()), len(rows))

@@ -22,7 +22,7 @@ cross the boundary than cross parallel lines inside the two clusters.
    a valley beside three. A side's strands are counted at the first place from the middle that is as
    high: the two ends of an arc meet in its middle.
 5. *Join* the two with the least z; those that touch them are measured again when they are next in
-   turn, and so on, until nothing is linked.
+   turn, and so on, until nothing is linked (`joining.py`).
 6. *Chance.* The lowest of many places is low by chance, and each row is a place. The clusters are
    what is there before the first join with a z beyond the quantile 1 - `LEVEL`/n; or, since shapes
    differ in what chance does to them, with a z that stands out from those of all joins before:
@@ -31,25 +31,18 @@ cross the boundary than cross parallel lines inside the two clusters.
 docs/adr/0016 tells what was tried.
 """
 
-import heapq
-from collections.abc import Callable
 from dataclasses import replace
+from math import isfinite, sqrt
 from typing import NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 from scipy.special import ndtri
 
-from madbayes._engine.progress import Stage
-from madbayes._kernels.valleys import valley
 from madbayes._search.staircase import Choice, Staircase, in_words
 
 PIECES = 0.5  # the resolution of the pieces
-STEPS = 100  # averages along the links
-LIMIT = 1000  # nodes of each side that are looked at, those nearest to the boundary
-HEIGHT = 0.75  # the quantile that is the height of a side
 ROWS = 4.0  # near a side for each unit of links across it
-SPARE = 2.0  # links that are added to middle and side: one more or less is chance
 LEVEL = 0.7  # valleys as deep in all places by chance, if places were independent
 LEAST = 2.2  # z of a valley that stands out from those before
 APART = 1.7  # and its ratio to the largest of them
@@ -69,11 +62,12 @@ class Joined(NamedTuple):
 
     def at(self, number: int) -> np.ndarray:
         """Labels with so many clusters."""
-        k = len(np.unique(self.labels))
-        root = np.arange(int(self.labels.max(initial=0)) + 1)
-        for a, b in self.pairs[: max(k - number, 0)][::-1]:
+        there = np.bincount(self.labels) > 0
+        root = list(range(there.size))
+        for a, b in self.pairs[: max(int(there.sum()) - number, 0)][::-1].tolist():
             root[b] = root[a]
-        return np.unique(root[self.labels], return_inverse=True)[1].astype(np.int32)
+        kept = np.unique(np.array(root, dtype=np.int64)[there])
+        return np.searchsorted(kept, root).astype(np.int32)[self.labels]
 
     def beyond(self) -> np.ndarray:
         """6. By how much each z is beyond what is asked of it."""
@@ -82,35 +76,13 @@ class Joined(NamedTuple):
         return self.z - np.minimum(chance, np.maximum(LEAST, APART * before))
 
 
-def join(
-    indptr: np.ndarray,
-    indices: np.ndarray,
-    walk: np.ndarray,
-    flow: np.ndarray,
-    labels: np.ndarray,
-    unit: float,
-) -> Joined:
-    """2 to 5, until nothing is linked any more; `unit` links come and go together."""
-    where = np.full(labels.size, -1, np.int64)
-    spare = SPARE * float(walk.mean()) if walk.size else 1.0
-
-    def measure(one: np.ndarray, other: np.ndarray) -> float:
-        few, many = (one, other) if one.size <= other.size else (other, one)
-        middle, side, links = valley(
-            indptr, indices, walk, flow, few, many, where, LIMIT, STEPS, HEIGHT
-        )
-        return depth(middle, side, links, unit, spare)
-
-    return shallowest_first(indptr, indices, labels, measure)
-
-
 def depth(middle: float, side: float, links: float, unit: float, spare: float) -> float:
     """4. z of a valley; `links` cross the side."""
-    if not np.isfinite(middle):
+    if not isfinite(middle):
         return NONE
     share = (links * min(middle / side, 1.0) + spare) / (links + spare)
     rows = ROWS * links / unit
-    return float(np.sqrt(2.0) * (np.sqrt(rows) - np.sqrt(rows * np.sqrt(share))))
+    return sqrt(2.0) * (sqrt(rows) - sqrt(rows * sqrt(share)))
 
 
 def links_together(A: sp.csr_array, n_neighbors: int | None) -> float:
@@ -119,52 +91,6 @@ def links_together(A: sp.csr_array, n_neighbors: int | None) -> float:
         return 1.0
     few = np.quantile(np.diff(A.indptr), FEW) if n_neighbors is None else n_neighbors
     return max(float(few), 1.0) / 2 * float(A.data.mean())
-
-
-def shallowest_first(
-    indptr: np.ndarray,
-    indices: np.ndarray,
-    labels: np.ndarray,
-    measure: Callable[[np.ndarray, np.ndarray], float],
-) -> Joined:
-    """5. Each step joins the linked pair of the least z; ties go to the lowest labels."""
-    k = int(labels.max(initial=-1)) + 1
-    starts = np.cumsum(np.bincount(labels, minlength=k))[:-1]
-    members = dict(enumerate(np.split(np.argsort(labels, kind="stable"), starts)))
-    ends = np.repeat(labels.astype(np.int64), np.diff(indptr)), labels[indices].astype(np.int64)
-    linked = np.unique((ends[0] * k + ends[1])[ends[0] < ends[1]])
-    neighbours: dict[int, set[int]] = {c: set() for c in range(k)}
-    known: dict[tuple[int, int], float] = {}
-    stage = Stage("valleys between pieces", k)
-    for a, b in zip((linked // k).tolist(), (linked % k).tolist(), strict=True):
-        neighbours[a].add(b)
-        neighbours[b].add(a)
-        known[a, b] = measure(members[a], members[b])
-    heap = [(value, *pair, 0, 0, True) for pair, value in known.items()]
-    heapq.heapify(heap)
-    version = dict.fromkeys(range(k), 0)
-    found, pairs = [], []
-    while heap:
-        value, a, b, va, vb, fresh = heapq.heappop(heap)
-        if a not in members or b not in members or (va, vb) != (version[a], version[b]):
-            continue
-        if not fresh:  # one of the two has grown since: it is measured when its turn comes
-            known[a, b] = measure(members[a], members[b])
-            heapq.heappush(heap, (known[a, b], a, b, va, vb, True))
-            continue
-        found.append(value)
-        pairs.append((a, b))
-        stage.at(len(pairs))
-        members[a] = np.concatenate([members[a], members.pop(b)])
-        neighbours[a] = (neighbours[a] | neighbours.pop(b)) - {a, b}
-        version[a] += 1
-        for c in sorted(neighbours[a]):
-            neighbours[c] = (neighbours[c] - {b}) | {a}
-            p, q = min(a, c), max(a, c)
-            old = known.pop((min(b, c), max(b, c)), np.inf)
-            known[p, q] = min(known.get((p, q), np.inf), old)
-            heapq.heappush(heap, (known[p, q], p, q, version[p], version[q], False))
-    return Joined(labels, np.array(found), np.array(pairs, dtype=np.int64).reshape(-1, 2))
 
 
 def staircase(joined: Joined, hint: int | None) -> Staircase:
