@@ -21,7 +21,7 @@ from madbayes.graph.input import connected_part
 from madbayes.graph.joining import Clusters
 from madbayes.graph.linking import neighbour_graph
 from madbayes.graph.neighbors import Neighbours, of_distances
-from madbayes.graph.valleys import Joined, depth, staircase, vote
+from madbayes.graph.valleys import NONE, Joined, depth, staircase, vote
 
 
 @parametrize_with_checks([NeighborCut(), NeighborCut(5, metric="cosine", resolution=0.4)])
@@ -251,6 +251,11 @@ def test_a_rounded_table_is_not_cut_along_its_grid(step):
     assert NeighborCut(random_state=0).fit(np.round(noise / step) * step).n_clusters_ == 1
     kinds = NeighborCut(random_state=0).fit(np.c_[noise[:, 0], 9.0 * (y > 0)])  # not rounded
     assert kinds.n_clusters_ == 2
+
+
+def test_a_side_that_nothing_crosses_is_no_valley():
+    """It was a division by zero, on 30,000 overlapping rows of 30 columns."""
+    assert depth(0.0, 0.0, 0.0, unit=7.5, spare=0.5) == NONE
 
 
 def test_few_links_left_of_few_count_as_the_rows_that_are_missing():

@@ -83,6 +83,8 @@ def depth(A, flow, n_first, *, steps, height, spare, unit):
     at, lower = found
     between = range(at, lower + 1) if lower > at else range(at, lower - 1, -1)
     near = next(p for p in between if flows[p] >= flows[lower])
+    if not flows[lower] > 0:
+        return -9.0
     many = strands(order, flow, near)
     here = min(many, strands(order, flow, at))
     links, ratio = edges[lower] / many, flows[at] / here / (flows[lower] / many)

@@ -78,7 +78,7 @@ class Joined(NamedTuple):
 
 def depth(middle: float, side: float, links: float, unit: float, spare: float) -> float:
     """4. z of a valley; `links` cross the side."""
-    if not isfinite(middle):
+    if not isfinite(middle) or not side > 0.0:  # nothing crosses the side: no valley beside it
         return NONE
     share = (links * min(middle / side, 1.0) + spare) / (links + spare)
     rows = ROWS * links / unit
