@@ -7,11 +7,21 @@ that no result depends on threads. A gain must exceed TOL of what is compared.
 
 import numpy as np
 
-from madbayes._kernels import kernel
+from madbayes._kernels import inner, kernel
 
 TOL = 1e-10
 NOWHERE, ALONE = -1, -2  # instead of a cluster
 WEIGHT, CUT, RATIO, LINKS = range(4)  # of a cluster: columns of `sums`
+
+
+@inner
+def look_around(indices, z, begin, end, p, there):
+    """The clusters of a node's neighbours, in `there`; returns 0 if all are in p."""
+    apart = 0
+    for e in range(begin, end):
+        there[e - begin] = z[indices[e]]
+        apart |= there[e - begin] ^ p
+    return apart
 
 
 @kernel
@@ -64,12 +74,8 @@ def settle(
             asked[i] = 0
             # Without branches that depend on what is read: the processor would guess, and wait.
             begin, end, p = indptr[i], indptr[i + 1], z[i]
-            apart = 0
-            for e in range(begin, end):
-                there[e - begin] = z[indices[e]]
-                apart |= there[e - begin] ^ p
             d, wi = delta[i], w[i]
-            if apart == 0 and d >= theta * wi:
+            if look_around(indices, z, begin, end, p, there) == 0 and d >= theta * wi:
                 continue  # all neighbours are in p: elsewhere or alone it would cost more
             for e in range(begin, end):
                 sums[there[e - begin], LINKS] += data[e]
@@ -137,12 +143,8 @@ def restless(indptr, indices, data, delta, w, z, sums, N, theta, begin, end, lin
     for i in range(begin, end):
         asked[i] = 0
         first, last, p = indptr[i], indptr[i + 1], z[i]
-        apart = 0
-        for e in range(first, last):
-            there[e - first] = z[indices[e]]
-            apart |= there[e - first] ^ p
         d, wi = delta[i], w[i]
-        if apart == 0 and d >= theta * wi:
+        if look_around(indices, z, first, last, p, there) == 0 and d >= theta * wi:
             continue
         for e in range(first, last):
             links[there[e - first]] += data[e]
