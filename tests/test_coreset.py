@@ -6,8 +6,8 @@ from reference.coreset import cost, lightweight_coreset
 
 from madbayes._engine import blocks as engine_blocks
 from madbayes._engine.frame import measure
-from madbayes._engine.lloyd import serial
 from madbayes._engine.rows import Rows
+from madbayes._engine.threads import serial
 from madbayes.cluster.coreset import coreset
 
 

@@ -14,8 +14,8 @@ from reference import kfeatures as plain_k
 from sklearn.base import clone
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from madbayes._engine.lloyd import serial
 from madbayes._engine.rows import Rows
+from madbayes._engine.threads import serial
 from madbayes.features import (
     BPMeans,
     CollapsedBPMeans,

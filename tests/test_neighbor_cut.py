@@ -14,7 +14,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from madbayes import NeighborCut
-from madbayes._engine.threads import one_by_one
+from madbayes._engine.threads import serial
 from madbayes._kernels.valleys import strands
 from madbayes.graph import communities, joining, neighbors
 from madbayes.graph.input import connected_part
@@ -157,7 +157,7 @@ def test_joins_are_those_of_the_plain_loop():
             new = tuple(sorted(a if c == b else c for c in p))
             value = found.pop(p)[0]
             found[new] = min(value, found.get(new, (np.inf,))[0]), False
-    joined = joining.join(*given, one_by_one)
+    joined = joining.join(*given, serial)
     assert joined.z.tolist() == z and joined.pairs.tolist() == pairs
 
 

@@ -1,6 +1,5 @@
 """A few Lloyd passes and nearest centres on an array, for algorithms that need them as a step."""
 
-from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -9,14 +8,9 @@ from madbayes._engine.assignment import FEW_ROWS, is_small
 from madbayes._engine.frame import Frame
 from madbayes._engine.partition import Partition
 from madbayes._engine.rows import Rows, segments
-from madbayes._engine.threads import Run
+from madbayes._engine.threads import Run, serial
 from madbayes._kernels.moves import means
 from madbayes._kernels.plain import nearest_by_products
-
-
-def serial(function: Callable[[Any], Any], items: Iterable[Any]) -> list[Any]:
-    """`run` without threads, for work that is itself one item among many."""
-    return [function(item) for item in items]
 
 
 def nearest(

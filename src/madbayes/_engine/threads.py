@@ -152,7 +152,7 @@ def shares(size: int, enough: int) -> list[tuple[int, int]]:
 
 def together(function: Callable[[Any], Any], items: Sequence[Any]) -> list[Any]:
     """`run(function, items)` of the fit that this thread works for; one by one in its workers."""
-    return (_here.run or one_by_one)(function, items)
+    return (_here.run or serial)(function, items)
 
 
 def _wait_for(futures: list[Any], stop: np.ndarray) -> list[Any]:
@@ -167,8 +167,9 @@ def _wait_for(futures: list[Any], stop: np.ndarray) -> list[Any]:
         raise
 
 
-def one_by_one(function: Callable[[Any], Any], items: Iterable[Any]) -> list[Any]:
-    """A `Run` without threads: where there is one only, or the others are busy."""
+def serial(function: Callable[[Any], Any], items: Iterable[Any]) -> list[Any]:
+    """A `Run` without threads: where there is one only, or for work that is itself one item among
+    many."""
     return [function(item) for item in items]
 
 
@@ -189,7 +190,7 @@ def workers(n_jobs: int | None, *, enough: bool = True) -> Iterator[Run]:
     def run(function: Callable[[Any], Any], items: Iterable[Any]) -> list[Any]:
         items = list(items)
         if len(items) < 2:
-            return one_by_one(function, items)
+            return serial(function, items)
         left, found = deque(enumerate(items)), [None] * len(items)
         failed: list[tuple[int, BaseException]] = []
         work = partial(take, function, left, found, failed)
@@ -218,7 +219,7 @@ def workers(n_jobs: int | None, *, enough: bool = True) -> Iterator[Run]:
     before = _here.stop, _here.pool, _here.threads, _here.run
     with _blas:
         try:
-            how = run if threads > 1 else one_by_one
+            how = run if threads > 1 else serial
             _here.stop, _here.pool, _here.threads, _here.run = stop, pool, threads, how
             yield how
         except BaseException as error:

@@ -26,8 +26,7 @@ from typing import Any
 import numpy as np
 from scipy.special import log_ndtr, ndtr, ndtri_exp
 
-from madbayes._engine.lloyd import serial
-from madbayes._engine.threads import Run
+from madbayes._engine.threads import Run, serial
 
 RATE = 0.001  # of novel=True
 LEVELS = np.arange(-12, 25) / 4.0  # normal scores of the shares that are kept: .9987 to 1e-9

@@ -19,9 +19,9 @@ from functools import cached_property
 import numpy as np
 
 from madbayes._engine.frame import Frame, measure
-from madbayes._engine.lloyd import Follower, lloyd_labels, lloyd_passes, nearest, serial
+from madbayes._engine.lloyd import Follower, lloyd_labels, lloyd_passes, nearest
 from madbayes._engine.rows import Rows
-from madbayes._engine.threads import Run, patient
+from madbayes._engine.threads import Run, patient, serial
 from madbayes._kernels import draws, moves
 from madbayes._kernels.lloyd import PLAIN, lloyd_by_columns
 from madbayes._kernels.moves import TOL

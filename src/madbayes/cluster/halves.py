@@ -6,10 +6,10 @@ from typing import Any
 import numpy as np
 
 from madbayes._engine.frame import Frame, measure
-from madbayes._engine.lloyd import lloyd_passes, serial
+from madbayes._engine.lloyd import lloyd_passes
 from madbayes._engine.progress import Stage
 from madbayes._engine.rows import Rows
-from madbayes._engine.threads import Run, patient
+from madbayes._engine.threads import Run, patient, serial
 from madbayes._kernels.draws import draw_seeds
 from madbayes._kernels.lloyd import PLAIN, lloyd
 from madbayes._kernels.moves import means

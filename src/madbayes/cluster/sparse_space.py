@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from madbayes._engine.lloyd import lloyd_passes, nearest, serial
-from madbayes._engine.threads import Run, patient
+from madbayes._engine.lloyd import lloyd_passes, nearest
+from madbayes._engine.threads import Run, patient, serial
 from madbayes._kernels.sparse_moves import TOL, move_csr_rows
 from madbayes._kernels.ward import merge_sums_below, ward_tree_of_sums
 from madbayes._search.division import Division, without_gaps

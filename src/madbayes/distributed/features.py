@@ -14,9 +14,8 @@ from sklearn.utils import check_random_state
 
 from madbayes._engine.checks import check_count, check_penalty
 from madbayes._engine.frame import NO_WEIGHT
-from madbayes._engine.lloyd import serial
 from madbayes._engine.rows import segments
-from madbayes._engine.threads import workers
+from madbayes._engine.threads import serial, workers
 from madbayes.distributed import held as on_share
 from madbayes.distributed.input import spread_table
 from madbayes.distributed.local import Share

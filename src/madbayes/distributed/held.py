@@ -8,8 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from madbayes._engine.lloyd import serial
-from madbayes._engine.threads import workers
+from madbayes._engine.threads import serial, workers
 from madbayes.distributed.local import Share, weights_at
 from madbayes.features.allocation import Allocation
 

@@ -12,11 +12,11 @@ import numpy as np
 
 from madbayes._engine.assignment import is_small
 from madbayes._engine.frame import Frame, check_closeness, make_frame
-from madbayes._engine.lloyd import serial
 from madbayes._engine.partition import Partition
 from madbayes._engine.rows import DIRECT_COLUMNS, MAX_SEGMENTS, Rows, segments
 from madbayes._engine.seeding import spread_rows
 from madbayes._engine.segment import open_by_rule
+from madbayes._engine.threads import serial
 from madbayes._kernels.bounds import Tally
 from madbayes.distributed import local, piece
 from madbayes.distributed.table import SpreadTable, overlaps

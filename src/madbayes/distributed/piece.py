@@ -13,11 +13,10 @@ import numpy as np
 from madbayes._engine.centers import prepare
 from madbayes._engine.frame import Frame
 from madbayes._engine.history import make_marks
-from madbayes._engine.lloyd import serial
 from madbayes._engine.partition import Partition
 from madbayes._engine.segment import half_gaps, own_distances
 from madbayes._engine.tallies import add_in_order, move_row
-from madbayes._engine.threads import workers
+from madbayes._engine.threads import serial, workers
 from madbayes._kernels.bounds import Centers, Tally
 from madbayes._kernels.rows import squared_error, tally_rows
 from madbayes.distributed.local import Cuts, Share, taken

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from madbayes._engine.progress import Stage
-from madbayes._engine.threads import Run, one_by_one
+from madbayes._engine.threads import Run, serial
 from madbayes._kernels.valleys import valleys
 from madbayes.graph.valleys import Joined, depth
 
@@ -125,7 +125,7 @@ def join(
     heap = [(value, *pair, True) for pair, value in known.items()]
     heapq.heapify(heap)
     early: dict[tuple[int, ...], float] = {}  # measured before their turn
-    rooms = [clusters.room() for _ in range(1 if run is one_by_one else SOON)]
+    rooms = [clusters.room() for _ in range(1 if run is serial else SOON)]
 
     def measure(given: tuple[tuple[int, ...], Room]) -> float:
         (a, b, *_), room = given

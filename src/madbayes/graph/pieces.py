@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from madbayes._engine.threads import Run, one_by_one
+from madbayes._engine.threads import Run, serial
 from madbayes._search.staircase import Staircase
 from madbayes.graph.input import connected_part
 from madbayes.graph.joining import join
@@ -57,7 +57,7 @@ def by_majority(
     numbers = tuple(min(k, most) for k in tried(n_neighbors))
     linked = {k: link(distance[:, :k], place[:, :k], weights, 1.0) for k in set(numbers)}
     largest_first = sorted(linked, reverse=True)  # it takes as long as the two others
-    done = run(lambda k: join_pieces(linked[k], effort, one_by_one), largest_first)
+    done = run(lambda k: join_pieces(linked[k], effort, serial), largest_first)
     joined = dict(sorted(zip(largest_first, done, strict=True)))
     k, path = vote({k: staircase(each, None) for k, each in joined.items()}, numbers)
     return linked[k], joined[k], path

@@ -36,7 +36,7 @@ import numpy as np
 from scipy.spatial import cKDTree
 
 from madbayes._engine.progress import Stage
-from madbayes._engine.threads import Run, one_by_one
+from madbayes._engine.threads import Run, serial
 from madbayes._kernels.strands import CELLS, follow, rows_near, thin
 from madbayes.graph.arcs import TOUCH, Strands, strands_of
 
@@ -92,7 +92,7 @@ def untangled(X: np.ndarray, labels: np.ndarray, run: Run) -> np.ndarray:
     return new
 
 
-def strands(X: np.ndarray, run: Run = one_by_one) -> np.ndarray | None:
+def strands(X: np.ndarray, run: Run = serial) -> np.ndarray | None:
     """For each row of a cluster the curve that it belongs to; None if that would be one for all.
 
     Rows are taken in a random order, but always in the same, whatever order they have."""

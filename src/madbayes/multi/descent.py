@@ -14,8 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from madbayes._engine.lloyd import serial
-from madbayes._engine.threads import Run, patient
+from madbayes._engine.threads import Run, patient, serial
 from madbayes._kernels import hdp, hdp_groups, hdp_moves
 from madbayes._kernels.moves import PLACES, SWEEPS, TOL, means
 from madbayes._kernels.plain import close_gaps, find_nearest

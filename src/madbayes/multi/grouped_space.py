@@ -22,8 +22,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from madbayes._engine.groups import starts
-from madbayes._engine.lloyd import lloyd_labels, serial
-from madbayes._engine.threads import Run, patient
+from madbayes._engine.lloyd import lloyd_labels
+from madbayes._engine.threads import Run, patient, serial
 from madbayes._kernels import draws, hdp, moves
 from madbayes._kernels.moves import TOL
 from madbayes._kernels.ward import merge_below
