@@ -134,8 +134,8 @@ class DenseSpace:
         """The columns of X, for plain passes."""
         return np.ascontiguousarray(self.X.T, dtype=np.float64)
 
-    def whole(self) -> bool:
-        return not self.unit and indivisible(self.X, self.w, self.price.penalty)
+    def whole(self, rows: np.ndarray, center: np.ndarray) -> bool:
+        return not self.unit and indivisible(self.X, self.w, rows, center, self.price.penalty)
 
     # 1. Start
 
