@@ -45,6 +45,7 @@ from madbayes.cluster.compression import COMPONENTS, compress
 from madbayes.cluster.compression import MIN_ROWS as ROWS_TO_COMPRESS
 from madbayes.cluster.halves import (
     CUT_ROWS,
+    FIRST_LOOK,
     Half,
     Scores,
     frame_of,
@@ -241,7 +242,8 @@ def divisions(tested: Tested, n_rows: int, apart: float, run: Run) -> list[tuple
 
     def divide_into(k: int) -> tuple[int, np.ndarray]:
         starts = tested.halves[: 2 if k in near else 1]
-        found = [passes_over(Z, half.centers(k), w, 3, frame) for half in starts]
+        share = 1 if k in near else FIRST_LOOK
+        found = [passes_over(Z, half.centers(k, share), w, 3, frame) for half in starts]
         stage.step()
         return k, min(found, key=lambda f: f[2])[0]
 
