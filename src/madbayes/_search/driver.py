@@ -147,7 +147,7 @@ def search_once(
     found = found or [(starts[0], [starts[0].objective])]
     best, history = min(found, key=lambda f: f[0].objective)
     ends, steps = different([best, *starts])[:ENDS], history if some is space else []
-    others = [] if some is space else [space.settle(first[0]), *known]
+    others = [] if some is space else [*known]
     same, pays = 0, True
     for turn in range(max(round(effort), dear)):
         last, raw = ends[0], late and turn == 0

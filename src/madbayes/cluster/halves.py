@@ -20,11 +20,13 @@ from madbayes.cluster.links import LEVEL, link_strengths, score
 SCORED_ROWS = 4_096  # rows of a half used to score k ≤ 64; 64 per cluster above
 FIRST_LOOK = 4  # times as many rows as at the first look at numbers that have little hope
 MANY_CLUSTERS = 128  # more than these
-DOUBT = 0.25  # of a vote for each link, by which a first look may be wrong
+LEAST_ROWS = 12  # for each of them at a first look
+DOUBT = 0.25  # of a vote for each link, by which it may be wrong
 MANY = 32  # clusters that are tried of any rows
 CUT_ROWS = 6_000  # rows halved altogether, over the repeated cuts of a small sample
 
-Scores = dict[int, tuple[float, float]]  # of each k: score, confirmed share of links
+# of each k: score, confirmed share of links; None where a first look was enough
+Scores = dict[int, tuple[float, float | None]]
 
 
 def passes_over(
@@ -43,11 +45,6 @@ def passes_over(
 def frame_of(X: np.ndarray, weights: np.ndarray) -> Frame | None:
     """Where many rows lie; few are not asked."""
     return measure(Rows(X), weights, serial) if X.size * MANY > PLAIN else None
-
-
-def rows_for(k: int, share: int) -> slice:
-    """The rows of a half for k clusters, or a part of them."""
-    return slice(max(SCORED_ROWS, 64 * k) // share)
 
 
 class Half:
@@ -72,6 +69,10 @@ class Half:
         tree = patient(ward_tree, self.small, self.small_weights, False)
         self.left, self.right, self.heights = tree
 
+    def _rows(self, k: int, share: int) -> slice:
+        """The rows that k clusters ask for, or a part of them."""
+        return slice(min(len(self.X), max(SCORED_ROWS, 64 * k)) // share)
+
     def centers(self, k: int, share: int = 1) -> np.ndarray:
         """k centres: the tree cut at k, then Lloyd; on a part of the rows that k asks for, at
         least."""
@@ -79,7 +80,7 @@ class Half:
         if found is None or found[0] > share:
             group = cut_tree(self.left, self.right, k)
             start = means(self.small, self.small_weights, group, k, False)[0]
-            rows = rows_for(k, share)
+            rows = self._rows(k, share)
             here = self.X[rows], start, self.weights[rows]
             found = share, passes_over(*here, 2 if share == 1 else 1, self.frame)[1]
             self._found[k] = found
@@ -90,7 +91,7 @@ class Half:
 
         Of a part of the rows: about what all of them would say, since z grows as the root.
         """
-        rows = rows_for(k, share)
+        rows = self._rows(k, share)
         z = link_strengths(self.held_out[rows], self.held_weights[rows], self.centers(k, share))
         z *= np.sqrt(share)
         return z if len(z) == k - 1 else np.append(np.full(k - 1 - len(z), -np.inf), z)
@@ -133,7 +134,8 @@ def score_levels(halves: list[Half], k_min: int, k_max: int, run: Run) -> Scores
     Many clusters ask for many rows: a first look at a part of them is enough where it is far from
     the best, and so it is for numbers so small that they cannot come near it.
     """
-    scores, rough = {1: (0.0, 0.0)} if k_min == 1 else {}, {}
+    scores: Scores = {1: (0.0, 0.0)} if k_min == 1 else {}
+    rough: Scores = {}
     top = max(k_max, 25)
     grid = np.geomspace(25, top, 1 + int(np.ceil(np.log(top / 25) / 0.22))).astype(int).tolist()
     likely = len({k for k in [*range(k_min, 25), *grid] if 2 <= k <= k_max}) + 12
@@ -150,21 +152,21 @@ def score_levels(halves: list[Half], k_min: int, k_max: int, run: Run) -> Scores
         found = iter(run(test, [(half, k, share) for k in ordered for half in halves]))
         for k in ordered:
             z = add_up([next(found) for _ in halves])
-            (scores if share == 1 else rough)[k] = (score(z), float(np.mean(z > LEVEL)))
+            if share > 1:
+                rough[k] = (score(z), None)
+            else:
+                scores[k] = (score(z), float(np.mean(z > LEVEL)))
 
-    def highest() -> float:
-        return max((value for value, _ in (rough | scores).values()), default=0.0)
-
-    most = len(halves[0].X) * FIRST_LOOK // 128  # more would ask for half of the rows at once
+    n = len(halves[0].X)
+    most = n // (FIRST_LOOK * LEAST_ROWS)
     visit((k for k in grid if MANY_CLUSTERS < k <= most), FIRST_LOOK)
     visit(k for k in grid if k not in rough)
-    best = highest()
+    best = max((value for value, _ in (rough | scores).values()), default=0.0)
     visit(k for k, (value, _) in rough.items() if value + DOUBT * k >= best)
     few = range(k_min, 25)
     visit(k for k in few if 2 * k >= best)
-    visit(few, FIRST_LOOK)
+    visit(few, FIRST_LOOK if n >= SCORED_ROWS else 1)
     visit(k for half in halves[:2] for k in half.plateaus(25, k_max, 4))
-    scores = rough | scores
     step = max(1, int(0.08 * k_max))
     while step and scores:
         leaders = sorted(scores, key=lambda k: (-scores[k][0], k))
@@ -177,4 +179,11 @@ def score_levels(halves: list[Half], k_min: int, k_max: int, run: Run) -> Scores
         visit(k for k in near if k - 1 >= best)  # k clusters cannot have a higher score than k - 1
         if len(scores) == before or step > 1:
             step //= 2
-    return scores
+    k = leaders[0] if scores else k_max
+    visit([j for j in sorted(rough) if j >= cut_further(k)][:1])
+    return rough | scores
+
+
+def cut_further(k: int) -> float:
+    """As many pieces of k clusters as tell whether there are gaps inside (`remarks`)."""
+    return max(k + 4, 1.5 * k)
