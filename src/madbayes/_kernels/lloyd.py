@@ -28,8 +28,14 @@ def fill_pairs(columns, C, D, line):
 
 def all_pairs(X, C):
     """‖x - c‖² of each row of X and each row of C."""
-    D = np.empty((len(X), len(C)))
-    fill_pairs(np.ascontiguousarray(X.T), C, D, np.empty(len(X)))
+    return pairs_of(np.ascontiguousarray(X.T), C)
+
+
+def pairs_of(columns, C):
+    """The same of rows given by their columns."""
+    n = columns.shape[1]
+    D = np.empty((n, len(C)))
+    fill_pairs(columns, C, D, np.empty(n))
     return D
 
 

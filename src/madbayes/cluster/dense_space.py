@@ -249,7 +249,7 @@ class DenseSpace:
         while True:
             z, room = now.labels, min(self.n, 2 * now.k + 16) + 1
             N = np.bincount(z, minlength=room)
-            rows = rows_to_watch(self.follower, now, w, N, self.price, unit)
+            rows = rows_to_watch(self, now, N)
             if not len(rows):
                 return now
             z = z.copy()

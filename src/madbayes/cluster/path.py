@@ -179,8 +179,8 @@ def try_numbers(
         whole = Half(Z, w, Z, w, rng.random(min(n, max(512, 3 * (most or 0)))))
         top = min(most or n, len(whole.small))
         guess = whole.plateaus(min(fewest, top), top, 1).tolist() if fewest > 1 else [1]
-        scores = {guess[0] if guess else top: (0.0, 0.0)}
-        return Tested(Z, w, [whole], scores, min(fewest, top), top, top)
+        one = {guess[0] if guess else top: (0.0, 0.0)}
+        return Tested(Z, w, [whole], one, min(fewest, top), top, top)
     cuts = min(max(CUT_ROWS // n, 1), 8)  # few rows: several cuts in halves
     halves = make_halves(Z, w, n_small, cuts, rng, run)
     k_max = min(k_max, *(len(half.small) for half in halves))

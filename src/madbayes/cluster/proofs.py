@@ -1,14 +1,17 @@
 """What is sure to be of no use, and need not be tried: splits of clusters, moves of rows."""
 
+from typing import Any
+
 import numpy as np
 
-from madbayes._engine.lloyd import Follower
+from madbayes._engine.assignment import is_small
 from madbayes._kernels import moves
+from madbayes._kernels.lloyd import pairs_of
 from madbayes._search.division import Division
-from madbayes._search.price import Price
 
 MOST_COLUMNS = 128  # whose scatter matrix costs less than to try splits
 SURE = 1e-6  # what rounding may do to its eigenvalues is less than this
+ROUNDING = 1e-9  # of a distance, with room
 AT_ONCE = 1024  # rows that are added up in float32
 
 
@@ -57,22 +60,26 @@ def rough_scatter(
     return scatter, float(2 * (AT_ONCE + 8) * np.finfo(np.float32).eps * np.trace(scatter))
 
 
-def rows_to_watch(
-    follower: Follower, now: Division, w: np.ndarray, N: np.ndarray, price: Price, unit: bool
-) -> np.ndarray:
-    """Rows for which a move may help; the others are left out by their bounds.
+def rows_to_watch(space: Any, now: Division, N: np.ndarray) -> np.ndarray:
+    """Rows of a dense space for which a move may help; the others are left out by their bounds, of
+    a few by all distances.
 
     Where every cluster is heavier than two rows, weights change little: what a row of weight w
     gains by leaving its cluster of weight W is w·d²·W/(W - w), largest for the lightest cluster.
     """
-    ratio, most = 0.0, np.inf
-    least, heaviest = float(now.weights.min()), float(w.max())
-    room = now.k < price.cap
-    if not unit and least > 2 * heaviest:
-        leave = least / (least - heaviest) * (1 + moves.MARGIN) * (1 + 1e-9)
-        ratio = leave * (least + heaviest) / least
-        most = price.penalty / leave if room else np.inf
-    rows, own, other = follower.bounds(now.labels, now.centers, ratio, most)
-    z = now.labels[rows]
-    at = moves.rows_to_watch(own, other, w[rows], z, now.weights, N, price.penalty, room, unit)
-    return rows[at]
+    w, price, room = space.w, space.price, now.k < space.price.cap
+    if is_small(space.n, *now.centers.shape):
+        D, rows = pairs_of(space.columns, now.centers), np.arange(space.n)
+        own = D[rows, now.labels] * (1 + ROUNDING)
+        D[rows, now.labels] = np.inf
+        other = D.min(axis=1) * (1 - ROUNDING)
+    else:
+        ratio, most = 0.0, np.inf
+        least, heaviest = float(now.weights.min()), float(w.max())
+        if not space.unit and least > 2 * heaviest:
+            leave = least / (least - heaviest) * (1 + moves.MARGIN) * (1 + 1e-9)
+            ratio = leave * (least + heaviest) / least
+            most = price.penalty / leave if room else np.inf
+        rows, own, other = space.follower.bounds(now.labels, now.centers, ratio, most)
+    z, rule = now.labels[rows], (price.penalty, room, space.unit)
+    return rows[moves.rows_to_watch(own, other, w[rows], z, now.weights, N, *rule)]
