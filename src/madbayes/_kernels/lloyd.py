@@ -39,15 +39,6 @@ def pairs_of(columns, C):
     return D
 
 
-def pairs_with_themselves(X, C):
-    """`all_pairs` of X and C, and of C and C."""
-    n, (k, d) = len(X), C.shape
-    columns, D = np.empty((d, n + k)), np.empty((n + k, k))
-    columns[:, :n], columns[:, n:] = X.T, C.T
-    fill_pairs(columns, C, D, np.empty(n + k))
-    return D[:n], D[n:]
-
-
 def lloyd(X, w, C, passes):
     """At most so many passes; clusters without rows are dropped. Labels, centres, squared error."""
     return lloyd_by_columns(np.ascontiguousarray(X.T), w, C, passes)[:3]

@@ -11,11 +11,11 @@ from madbayes._engine.progress import Stage
 from madbayes._engine.rows import Rows
 from madbayes._engine.threads import Run, patient, serial
 from madbayes._kernels.draws import draw_seeds
-from madbayes._kernels.lloyd import PLAIN, lloyd
+from madbayes._kernels.lloyd import PLAIN, lloyd, lloyd_by_columns
 from madbayes._kernels.moves import means
 from madbayes._kernels.ward import cut_tree, ward_tree
 from madbayes._search.staircase import plateau
-from madbayes.cluster.links import LEVEL, link_strengths, score
+from madbayes.cluster.links import FEW, LEVEL, link_strengths, links_of_few, score
 
 SCORED_ROWS = 4_096  # rows of a half used to score k ≤ 64; 64 per cluster above
 FIRST_LOOK = 4  # times as many rows as at the first look at numbers that have little hope
@@ -61,6 +61,10 @@ class Half:
         self.X, self.weights = X, weights
         self.held_out, self.held_weights = held_out, held_weights
         self._found: dict[int, tuple[int, np.ndarray]] = {}
+        n, d = X.shape
+        self.few = n * n * d <= FEW  # as many as are looked at hundreds of times
+        if self.few:
+            self.columns, self.held_columns = (np.ascontiguousarray(A.T) for A in (X, held_out))
         self.frame = frame_of(X, weights)
         seeds = np.empty((len(uniforms), X.shape[1]))
         start = seeds[: patient(draw_seeds, X, weights, seeds, 0, uniforms)]
@@ -80,10 +84,13 @@ class Half:
         if found is None or found[0] > share:
             group = cut_tree(self.left, self.right, k)
             start = means(self.small, self.small_weights, group, k, False)[0]
-            rows = self._rows(k, share)
-            here = self.X[rows], start, self.weights[rows]
-            found = share, passes_over(*here, 2 if share == 1 else 1, self.frame)[1]
-            self._found[k] = found
+            if self.few:
+                centers = lloyd_by_columns(self.columns, self.weights, start, 2)[1]
+            else:
+                rows = self._rows(k, share)
+                here = self.X[rows], start, self.weights[rows]
+                centers = passes_over(*here, 2 if share == 1 else 1, self.frame)[1]
+            found = self._found[k] = share, centers
         return found[1]
 
     def links(self, k: int, share: int = 1) -> np.ndarray:
@@ -91,9 +98,13 @@ class Half:
 
         Of a part of the rows: about what all of them would say, since z grows as the root.
         """
-        rows = self._rows(k, share)
-        z = link_strengths(self.held_out[rows], self.held_weights[rows], self.centers(k, share))
-        z *= np.sqrt(share)
+        centers = self.centers(k, share)
+        if self.few:
+            z = links_of_few(self.held_columns, self.held_weights, centers)
+        else:
+            rows = self._rows(k, share)
+            z = link_strengths(self.held_out[rows], self.held_weights[rows], centers)
+            z *= np.sqrt(share)
         return z if len(z) == k - 1 else np.append(np.full(k - 1 - len(z), -np.inf), z)
 
     def plateaus(self, k_min: int, k_max: int, count: int) -> np.ndarray:
