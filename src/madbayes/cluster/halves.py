@@ -21,7 +21,7 @@ SCORED_ROWS = 4_096  # rows of a half used to score k ≤ 64; 64 per cluster abo
 FIRST_LOOK = 4  # times as many rows as at the first look at numbers that have little hope
 MANY_CLUSTERS = 128  # more than these
 LEAST_ROWS = 12  # for each of them at a first look
-DOUBT = 0.25  # of a vote for each link, by which it may be wrong
+DOUBT = 0.35  # of a vote for each link, by which it may be wrong
 MANY = 32  # clusters that are tried of any rows
 CUT_ROWS = 6_000  # rows halved altogether, over the repeated cuts of a small sample
 
