@@ -10,8 +10,10 @@ from sklearn.datasets import load_iris
 from sklearn.metrics import adjusted_rand_score
 
 from madbayes import DPMeans, penalties
+from madbayes._engine.threads import serial
 from madbayes._kernels.ward import cut_tree, merge_below, ward_tree
 from madbayes._search.staircase import lower_hull
+from madbayes.cluster.halves import DOUBT, add_up, make_halves, score_levels
 from madbayes.cluster.links import link_strengths, score
 
 
@@ -230,3 +232,18 @@ def test_plot():
     ax = penalties.path(mixture(4, 2, 400, seed=0)[0], random_state=0).plot()
     assert "4 clusters" in ax.get_title(loc="left")
     assert ax.get_xscale() == "log"
+
+
+def test_a_first_look_is_near_the_test_of_all_rows_and_never_the_answer():
+    r = np.random.RandomState(0)
+    centers = r.uniform(0, 40, (60, 8))
+    X = centers[r.randint(60, size=20_000)] + r.standard_normal((20_000, 8))
+    halves = make_halves(X, np.ones(len(X)), 600, 1, np.random.default_rng(0), serial)
+    scores = score_levels(halves, 1, 300, serial)
+    assert max(scores, key=lambda k: scores[k][0]) == 60
+    looked_at = [k for k, (_, confirmed) in scores.items() if confirmed is None]
+    assert min(looked_at) < 25 and max(looked_at) > 128
+    for k in looked_at:
+        full = score(add_up([half.links(k) for half in halves]))
+        assert k < 128 or abs(scores[k][0] - full) < DOUBT * k  # the others have too few votes
+        assert full < scores[60][0]

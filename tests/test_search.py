@@ -240,7 +240,7 @@ def test_rows_that_no_split_can_improve_are_told_for_certain():
     r, sure = np.random.RandomState(3), 0
     for _ in range(200):
         X, w, penalty = random_problem(r, r.randint(5, 9))
-        if indivisible(X, w, penalty):
+        if indivisible(X, w, np.arange(len(X)), np.average(X, axis=0, weights=w), penalty):
             one = objective(X, np.zeros(len(X), int), penalty, w)
             assert lowest_objective(X, penalty, w, len(X)) >= one * (1 - 1e-9)
             sure += 1
@@ -253,11 +253,17 @@ def test_products_in_float32_prove_nothing_that_is_not_so(weighted):
     r = np.random.RandomState(4)
     X = (r.randn(3000, 20) * np.linspace(0.1, 2, 20) + 500).astype(np.float32)
     w = r.uniform(0.2, 3, 3000) if weighted else np.full(3000, 2.0)
-    rows = X - np.average(X.astype(np.float64), axis=0, weights=w)
-    largest = np.linalg.eigvalsh((w[:, None] * rows).T @ rows)[-1]
-    answers = [indivisible(X, w, largest * share) for share in (0.5, 0.9999, 1.0001, 2.0)]
+    center = np.average(X.astype(np.float64), axis=0, weights=w)
+    largest = np.linalg.eigvalsh((w[:, None] * (X - center)).T @ (X - center))[-1]
+    far = r.randn(4000, 20).astype(np.float32) * 1e4  # between the rows, and not asked about
+    rows = np.sort(r.choice(7000, 3000, replace=False))
+    all_rows, weights = np.empty((7000, 20), np.float32), np.ones(7000)
+    all_rows[rows], all_rows[np.setdiff1d(np.arange(7000), rows)] = X, far
+    weights[rows] = w
+    here = all_rows, weights, rows, center
+    answers = [indivisible(*here, largest * share) for share in (0.5, 0.9999, 1.0001, 2.0)]
     assert answers == [False, False, True, True]
-    rough, wrong = rough_scatter(X, w)
+    rough, wrong = rough_scatter(*here)
     assert 0 < wrong < 0.1 * largest  # else nothing is saved
     assert abs(np.linalg.eigvalsh(rough)[-1] - largest) < wrong
 

@@ -220,10 +220,15 @@ class Assignment:
     def _make_room(self, k: int) -> None:
         self._tallies.make_room(k, self.labels)
 
+    def fold(self) -> None:
+        """The next `assign` makes all bounds those of then, which is what it costs to ask."""
+        self._history.close()
+
     def squared_bounds(self, rows: slice = ALL) -> tuple[np.ndarray, np.ndarray]:
         """Squared distance to the own centre (at most) and to any other one (at least)."""
         upper, lower = self._bounds(rows)
-        lower = lower.min(axis=1).astype(np.float64) / self.scale
+        lower = np.ascontiguousarray(lower.T).min(axis=0)  # a tenth of what rows would take
+        lower = lower.astype(np.float64) / self.scale
         return (upper.astype(np.float64) / self.scale) ** 2, lower**2
 
     def _bounds(self, rows: slice = ALL) -> tuple[np.ndarray, np.ndarray]:

@@ -30,6 +30,10 @@ class History:
         self._passes, self._count = np.empty((most, *centers.shape)), 0
         self.add(centers)
 
+    def close(self) -> None:
+        """The next pass makes all bounds those of then."""
+        self._passes = self.known()
+
     def add(self, centers: np.ndarray) -> None:
         self._passes[self._count] = centers
         self._count += 1

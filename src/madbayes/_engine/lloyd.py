@@ -137,6 +137,8 @@ class Follower:
         Rows are left out whose weight times square is at most `most` and that are, by squares,
         `ratio` times as far from others (0: none is).
         """
+        self._keep(len(centers))
+        self.partition.fold()
         self.assign(centers)
         partition, n = self.partition, len(labels)
 

@@ -28,18 +28,15 @@ def fill_pairs(columns, C, D, line):
 
 def all_pairs(X, C):
     """‖x - c‖² of each row of X and each row of C."""
-    D = np.empty((len(X), len(C)))
-    fill_pairs(np.ascontiguousarray(X.T), C, D, np.empty(len(X)))
+    return pairs_of(np.ascontiguousarray(X.T), C)
+
+
+def pairs_of(columns, C):
+    """The same of rows given by their columns."""
+    n = columns.shape[1]
+    D = np.empty((n, len(C)))
+    fill_pairs(columns, C, D, np.empty(n))
     return D
-
-
-def pairs_with_themselves(X, C):
-    """`all_pairs` of X and C, and of C and C."""
-    n, (k, d) = len(X), C.shape
-    columns, D = np.empty((d, n + k)), np.empty((n + k, k))
-    columns[:, :n], columns[:, n:] = X.T, C.T
-    fill_pairs(columns, C, D, np.empty(n + k))
-    return D[:n], D[n:]
 
 
 def lloyd(X, w, C, passes):

@@ -10,7 +10,8 @@ import numpy as np
 
 from madbayes._kernels import inner, kernel
 from madbayes._kernels.distance import sqdist
-from madbayes._kernels.plain import close_gaps, nearest_centers
+from madbayes._kernels.lloyd import lloyd_by_columns
+from madbayes._kernels.plain import close_gaps
 from madbayes._kernels.rows import read_only, squared_error
 from madbayes._kernels.ward import join_cost, merge_below
 
@@ -271,7 +272,9 @@ def relax(X, w, C, penalty, cap, unit, limit, stop):
     Returns labels, k and J. Python, since a kernel of kernels would compile them all once more.
     """
     n, rows, R = len(X), np.arange(len(X)), read_only(X)
-    z, k = nearest_centers(R, C)
+    columns = np.ascontiguousarray(X.T, dtype=np.float64)
+    z = lloyd_by_columns(columns, w, C, 0)[0]  # a kernel that is compiled already
+    k = close_gaps(z, np.bincount(z, minlength=len(C)))
     lowest, best_z, best_k = np.inf, z, k
     for _ in range(ROUNDS):
         C, W, N = means(X, w, z, min(n, k + 4) + 1, unit)

@@ -22,8 +22,9 @@ class Division:
 
     def rows(self) -> list[np.ndarray]:
         """The rows of each cluster, in order."""
-        order = np.argsort(self.labels, kind="stable")
-        return np.split(order, np.cumsum(np.bincount(self.labels))[:-1])
+        labels = self.labels.astype(np.uint16) if self.k <= 2**16 else self.labels
+        order = np.argsort(labels, kind="stable")  # numpy counts those of two bytes
+        return np.split(order, np.cumsum(np.bincount(labels))[:-1])
 
 
 def without_gaps(labels: np.ndarray) -> tuple[np.ndarray, int]:

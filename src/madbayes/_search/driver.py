@@ -93,8 +93,8 @@ class Space(Protocol):
     def part(self, rows: np.ndarray, cap: int) -> "Space":
         """The space of some of the rows (ascending), with at most `cap` clusters."""
 
-    def whole(self) -> bool:
-        """Whether it is sure that no division of the rows is below one cluster."""
+    def whole(self, rows: np.ndarray, center: np.ndarray) -> bool:
+        """Whether it is sure that no division of these rows is below one cluster."""
 
     def sample(self, size: int, rng: np.random.RandomState) -> "Space":
         """A space of about so many rows that stands for this one."""
@@ -147,7 +147,7 @@ def search_once(
     found = found or [(starts[0], [starts[0].objective])]
     best, history = min(found, key=lambda f: f[0].objective)
     ends, steps = different([best, *starts])[:ENDS], history if some is space else []
-    others = [] if some is space else [space.settle(first[0]), *known]
+    others = [] if some is space else [*known]
     same, pays = 0, True
     for turn in range(max(round(effort), dear)):
         last, raw = ends[0], late and turn == 0
@@ -208,17 +208,15 @@ def split(space: Any, now: Division, rng: np.random.RandomState, run: Run) -> Di
     clusters = [(c, rows) for c, rows in enumerate(now.rows()) if len(rows) > 1]
     seeds = rng.randint(2**31 - 1, size=len(clusters))
     spare = space.price.cap - now.k if space.exact_parts else space.n
-    limited = spare < space.n - now.k
+    limited = spare < min(now.k, space.n - now.k)
 
     def divide(job: tuple[int, np.ndarray, int]) -> np.ndarray | None:
-        _, rows, seed = job
-        if spare <= 0:
+        c, rows, seed = job
+        if spare <= 0 or (space.exact_parts and space.whole(rows, now.centers[c])):
             return None
         one, draws = space.part(rows, spare + 1), np.random.RandomState(seed)
         lowest, found = np.inf, None
         if space.exact_parts:
-            if one.whole():
-                return None
             lowest = one.division(np.zeros(len(rows), np.int64)).objective
             lowest -= TOL * abs(lowest)
         for _ in range(SPLITS):
@@ -229,10 +227,10 @@ def split(space: Any, now: Division, rng: np.random.RandomState, run: Run) -> Di
 
     z, n = now.labels.copy(), len(now.labels)
     jobs = [(c, rows, int(seed)) for (c, rows), seed in zip(clusters, seeds, strict=True)]
-    # Clusters that share what the cap leaves are split one after the other (`map` is lazy).
+    # Clusters that share little that the cap leaves are split one after the other (`map` is lazy).
     found = map(divide, jobs) if limited else run(divide, jobs)
     for (c, rows, _), labels in zip(jobs, found, strict=True):
-        if labels is not None:  # numbers that no other cluster has
+        if labels is not None and labels.max() <= spare:  # numbers that no other cluster has
             z[rows] = np.where(labels == 0, c, (now.k + c) * n + labels)
             spare -= int(labels.max())
     if np.array_equal(z, now.labels):

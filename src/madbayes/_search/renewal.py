@@ -55,13 +55,15 @@ def renew(
     clusters, objective, k = Slots(now), now.objective, now.k
     unsettled = set(range(k))
     trials = count_trials(space, k)
-    at_once = AT_ONCE if space.price.cap == space.n else 1  # they share the cap
+    free = space.price.cap == space.n  # nothing to share
     budget = max_cost(space, k)
     many = space.crosses and k > space.neighbours
     rest = (1 - PROBE) * budget if many else 0.0  # not touched before it pays
     stage = Stage("searching", k)
     while unsettled and budget > rest:
         stage.at(k - len(unsettled), k)
+        spare = space.price.cap - k
+        at_once = AT_ONCE if free or spare >= k else 1
         jobs: list[Any] = []
         taken: set[int] = set()
         for c in rng.permutation(sorted(unsettled))[:LOOKS].tolist():
@@ -72,11 +74,13 @@ def renew(
             if len(jobs) == at_once or len(near) == k:
                 break
 
+        room = spare if free else spare // len(jobs)
+
         def solve(
-            job: Any, k: int = k, budget: float = (budget - rest) / len(jobs)
+            job: Any, room: int = room, budget: float = (budget - rest) / len(jobs)
         ) -> tuple[Division, Division, float]:
             _, near, rows, labels, seed = job
-            part = space.part(rows, space.price.cap - k + len(near))
+            part = space.part(rows, room + len(near))
             old = part.division(labels)
             return old, *resolve(part, old, trials, budget, np.random.RandomState(seed))
 

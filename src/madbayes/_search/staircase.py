@@ -111,7 +111,8 @@ class Staircase:
     figures : dict of arrays
         Further figures of each step, by name.
     scores : dict
-        For each number that was examined its score.
+        For each number that was examined its score; for those far from the best an estimate from
+        fewer rows, where there are many.
     choice : Choice or None
         The number that the data supports; also as `best()`.
     of : {"cluster", "feature", "community"}

@@ -134,8 +134,8 @@ class DenseSpace:
         """The columns of X, for plain passes."""
         return np.ascontiguousarray(self.X.T, dtype=np.float64)
 
-    def whole(self) -> bool:
-        return not self.unit and indivisible(self.X, self.w, self.price.penalty)
+    def whole(self, rows: np.ndarray, center: np.ndarray) -> bool:
+        return not self.unit and indivisible(self.X, self.w, rows, center, self.price.penalty)
 
     # 1. Start
 
@@ -232,7 +232,8 @@ class DenseSpace:
         """Nearest centres and means, until nothing moves."""
         if self.plain(now.k):
             return self.division(self._lloyd(now.centers, PASSES))
-        return self.division(self.follower.settle(now.centers, PASSES))
+        labels = self.follower.settle(now.centers, PASSES)
+        return now if np.array_equal(labels, now.labels) else self.division(labels)
 
     def _lloyd(self, centers: np.ndarray, passes: int, gain: float = 0.0) -> np.ndarray:
         """Labels after at most so many passes, the last one that gains less than this share."""
@@ -246,9 +247,13 @@ class DenseSpace:
         X, w, unit = self.X, self.w, self.unit
         penalty, cap = self.price.penalty, self.price.cap
         while True:
-            z = now.labels.copy()
-            C, W, N = moves.means(X, w, z, min(self.n, 2 * now.k + 16) + 1, unit)
-            rows = rows_to_watch(self.follower, now, w, N, self.price, unit)
+            z, room = now.labels, min(self.n, 2 * now.k + 16) + 1
+            N = np.bincount(z, minlength=room)
+            rows = rows_to_watch(self, now, N)
+            if not len(rows):
+                return now
+            z = z.copy()
+            C, W, N = moves.means(X, w, z, room, unit)
             if not patient(moves.move_rows, X, w, z, rows, C, W, N, penalty, cap, unit, -np.inf):
                 return now
             new = self.division(z)

@@ -34,7 +34,7 @@ from typing import Any
 import numpy as np
 
 from madbayes._kernels.links import link_tests, make_books
-from madbayes._kernels.lloyd import all_pairs, pairs_with_themselves
+from madbayes._kernels.lloyd import all_pairs, pairs_of
 
 LEVEL = 1.6448536269514722  # one-sided 5 % point of the normal law
 WINDOW = 0.45  # width of the counting windows, in units of the distance between the sides
@@ -83,14 +83,21 @@ def link_strengths(X: np.ndarray, weights: np.ndarray, centers: np.ndarray) -> n
     if len(centers) < 2:
         return np.zeros(0)
     k = len(centers)
-    if X.size * k <= FEW and centers.size * k <= FEW:  # as below, all in one call
-        D, between = pairs_with_themselves(X, centers)
-        return weakest_links(D, between, weights)
+    if X.size * k <= FEW and centers.size * k <= FEW:
+        return links_of_few(np.ascontiguousarray(X.T), weights, centers)
     between = squared_distances(centers, centers)
     if centers.size * len(centers) > FEW:  # a matrix product, which is not exact
         between = (between + between.T) / 2
         np.fill_diagonal(between, 0.0)
     return weakest_links(squared_distances(X, centers), between, weights)
+
+
+def links_of_few(columns: np.ndarray, weights: np.ndarray, centers: np.ndarray) -> np.ndarray:
+    """The same for few rows, given by their columns."""
+    if len(centers) < 2:
+        return np.zeros(0)
+    between = pairs_of(np.ascontiguousarray(centers.T), centers)
+    return weakest_links(pairs_of(columns, centers), between, weights)
 
 
 def weakest_links(

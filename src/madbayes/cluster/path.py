@@ -45,6 +45,7 @@ from madbayes.cluster.compression import COMPONENTS, compress
 from madbayes.cluster.compression import MIN_ROWS as ROWS_TO_COMPRESS
 from madbayes.cluster.halves import (
     CUT_ROWS,
+    FIRST_LOOK,
     Half,
     Scores,
     frame_of,
@@ -178,8 +179,8 @@ def try_numbers(
         whole = Half(Z, w, Z, w, rng.random(min(n, max(512, 3 * (most or 0)))))
         top = min(most or n, len(whole.small))
         guess = whole.plateaus(min(fewest, top), top, 1).tolist() if fewest > 1 else [1]
-        scores = {guess[0] if guess else top: (0.0, 0.0)}
-        return Tested(Z, w, [whole], scores, min(fewest, top), top, top)
+        one = {guess[0] if guess else top: (0.0, 0.0)}
+        return Tested(Z, w, [whole], one, min(fewest, top), top, top)
     cuts = min(max(CUT_ROWS // n, 1), 8)  # few rows: several cuts in halves
     halves = make_halves(Z, w, n_small, cuts, rng, run)
     k_max = min(k_max, *(len(half.small) for half in halves))
@@ -241,7 +242,8 @@ def divisions(tested: Tested, n_rows: int, apart: float, run: Run) -> list[tuple
 
     def divide_into(k: int) -> tuple[int, np.ndarray]:
         starts = tested.halves[: 2 if k in near else 1]
-        found = [passes_over(Z, half.centers(k), w, 3, frame) for half in starts]
+        share = 1 if k in near else FIRST_LOOK
+        found = [passes_over(Z, half.centers(k, share), w, 3, frame) for half in starts]
         stage.step()
         return k, min(found, key=lambda f: f[2])[0]
 

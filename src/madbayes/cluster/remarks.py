@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from madbayes.cluster.halves import Scores, passes_over
+from madbayes.cluster.halves import Scores, cut_further, passes_over
 from madbayes.cluster.sample import KEEP_COLUMNS
 
 ROWS = 4_096
@@ -51,7 +51,7 @@ def gaps_inside(scores: Scores, k: int) -> float:
     if k not in scores:
         return 0.0
     here = scores[k][0]
-    further = [j for j in scores if j >= max(k + 4, 1.5 * k)]
+    further = [j for j, (_, sure) in scores.items() if j >= cut_further(k) and sure is not None]
     return max(((scores[j][0] - here) / (j - k) + 1 for j in further), default=0.0)
 
 

@@ -75,7 +75,9 @@ def lonely_rows(X: Any, rng: np.random.Generator, group: int = 5) -> tuple[np.nd
         return np.zeros(n, bool), np.inf
     some = rng.choice(n, min(n, 256), replace=False)
     D = squared_distances(X, X[some])
-    limit = 4.0 * np.median(D[some][D[some] > 0]) if (D[some] > 0).any() else np.inf
+    apart = D[some]
+    apart = apart[apart > 0]
+    limit = 4.0 * np.median(apart) if apart.size else np.inf
     second = min(1, len(some) - 1)  # the nearest may be the row itself
     D.partition(second, axis=1)
     lonely = D[:, second] > limit

@@ -140,7 +140,7 @@ class SparseSpace:
             if not now.objective < before.objective * (1 - TOL):
                 return now.labels, now.objective, 0.0
 
-    def whole(self) -> bool:
+    def whole(self, rows: np.ndarray, center: np.ndarray) -> bool:
         return False
 
     # 1. Start

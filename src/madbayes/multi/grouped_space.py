@@ -129,8 +129,8 @@ class GroupedSpace:
     def redraw(self, centers: np.ndarray, most: int, rng: np.random.RandomState) -> np.ndarray:
         return draws.redraw_some(self.X, self.w, centers, most, rng.random_sample(3 + 2 * most))
 
-    def whole(self) -> bool:
-        return indivisible(self.X, self.w, self.price.penalty)
+    def whole(self, rows: np.ndarray, center: np.ndarray) -> bool:
+        return indivisible(self.X, self.w, rows, center, self.price.penalty)
 
     # 1. Start
 
