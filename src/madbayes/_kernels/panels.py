@@ -198,9 +198,7 @@ def code_of_compare(context, builder, signature, args):
 def fast_compare(typing, panels, half, panel, last, rows, chosen, first, low1, low2, place):
     """The same as `plain_compare`."""
     index = types.int64
-    signature = types.void(
-        panels, half, index, index, rows, chosen, index, low1, low2, place
-    )
+    signature = types.void(panels, half, index, index, rows, chosen, index, low1, low2, place)
     return signature, code_of_compare
 
 
