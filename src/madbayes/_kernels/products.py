@@ -74,8 +74,7 @@ def multiply(centers, lower, since, scratch):
         for b in range(m, m + BUNCH):  # the last bunch is filled up
             chosen[b] = chosen[m - 1]
         low1, low2, place = scratch.low1, scratch.low2, scratch.place
-        for b in range(0, m, BUNCH):
-            meet(start[g], start[g + 1], chosen, b, centers, scratch)
+        meet(start[g], start[g + 1], m, chosen, centers, scratch)
         for b in range(m):
             a, low = chosen[b], np.float64(low1[b])
             second[a] = min(second[a], np.float64(low2[b]), max(best[a], low))
@@ -88,11 +87,13 @@ def multiply(centers, lower, since, scratch):
 
 
 @inner
-def meet(panel, last, chosen, b, centers, scratch):
-    compare(
-        *(centers.packed, centers.packed_half, panel, last, scratch.rows32, chosen, b),
-        *(scratch.low1, scratch.low2, scratch.place),
-    )
+def meet(panel, last, m, chosen, centers, scratch):
+    """m rows, the loop in here: all that is in `centers` and `scratch` is pushed for a call."""
+    for b in range(0, m, BUNCH):
+        compare(
+            *(centers.packed, centers.packed_half, panel, last, scratch.rows32, chosen, b),
+            *(scratch.low1, scratch.low2, scratch.place),
+        )
 
 
 @inner
@@ -131,8 +132,7 @@ def meet_all(X, first, centers, scratch):
     for b in range(m, m + BUNCH):  # the last bunch is filled up
         chosen[b] = m - 1
     n_hard = 0
-    for b in range(0, m, BUNCH):
-        meet(0, centers.packed.shape[0], chosen, b, centers, scratch)
+    meet(0, centers.packed.shape[0], m, chosen, centers, scratch)
     for a in range(m):
         scratch.nearest[a] = centers.member[scratch.place[a]]
         if not np.float64(low2[a]) - np.float64(low1[a]) > 2.0 * scratch.error[a]:
