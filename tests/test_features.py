@@ -16,18 +16,24 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from madbayes._engine.rows import Rows
 from madbayes._engine.threads import serial
+from madbayes._kernels.feature_trees import triangle
+from madbayes._kernels.features import EXACT, allocate
+from madbayes._kernels.rows import read_only
 from madbayes.features import (
     BPMeans,
     CollapsedBPMeans,
     KFeatures,
     StepwiseKFeatures,
-    allocation,
     budget,
     search,
+    sums,
 )
 from madbayes.features import bounds as bounds_of_rows
+from madbayes.features.ahead import Ahead
 from madbayes.features.allocation import new_state
 from madbayes.features.bounds import Bounds
+from madbayes.features.greedy import greedy
+from madbayes.features.kfeatures import k_features
 from madbayes.features.solve import Features, by_size
 from madbayes.penalties import feature_path
 
@@ -320,19 +326,53 @@ def test_rows_take_the_best_of_all_sums(shared):
     np.testing.assert_allclose(found, best, rtol=1e-9)
 
 
-@pytest.mark.parametrize("shape", [(6, 4), (8, 3), (12, 2)])
-def test_trees_and_sums_find_the_same(shape, monkeypatch):
+@pytest.mark.parametrize("shape", [(6, 4), (8, 3), (12, 2), (1, 3), (5, 9), (3, 20)])
+@pytest.mark.parametrize("kind", ["any", "far", "ties", "dependent", "zero"])
+def test_trees_and_sums_find_the_same(shape, kind, monkeypatch):
+    """Whatever products decide, and what they leave to trees or to the sums one by one."""
     rng = np.random.default_rng(2)
     A, X = rng.normal(size=shape), rng.normal(size=(700, shape[1])) * 2
-    model = KFeatures(shape[0], init=A, effort=0, max_iter=3)
-    sums = model.fit(X).assignments_
-    monkeypatch.setattr(allocation, "all_sums", lambda A, rank, tree: allocation.NO_SUMS)
-    np.testing.assert_array_equal(model.fit(X).assignments_, sums)
+    if kind == "far":
+        X, A[0] = X + 1e8, 1e8 + rng.normal(size=shape[1])
+    elif kind == "ties":
+        A, X = np.round(A), np.round(X)
+    elif kind == "dependent":
+        A[-1] = 2 * A[0]
+    elif kind == "zero":
+        A[:] = 0.0
+
+    def found(each, tree):
+        monkeypatch.setattr(sums, "MANY", 0)
+        monkeypatch.setattr(sums, "SUM", each)
+        monkeypatch.setattr(sums, "tree_cost", lambda *_: tree)
+        state = new_state(Rows(X), None, serial)
+        state.put(rng.random((700, shape[0])) < 0.5, A)
+        state.assign("exact")
+        return state.error
+
+    plain, packed, trees = found(0.0, 0.0), found(np.inf, np.inf), found(np.inf, 0.0)
+    size = (X**2).sum(axis=1)  # what rounding leaves of it, `slack` does not count
+    for error in (plain, packed):
+        np.testing.assert_array_less(abs(error - trees), 1e-9 * trees + 1e-13 * size + 1e-12)
 
 
-@pytest.mark.parametrize("sums", [False, True])
+def test_products_decide_most_rows():
+    rng = np.random.default_rng(3)
+    A, X = rng.normal(size=(6, 5)), read_only(rng.normal(size=(300, 5)))
+    G, L, Z = A @ A.T, triangle(A @ A.T), np.zeros((300, 6), np.uint8)
+    met = sums.meet(X, Z, A, sums.all_sums(A), False, np.empty((0, 2)), 0.0)
+    *_, nodes = allocate(
+        *(X, np.empty(0), Z, A, G, L, sums.NO_SUMS.plain, met, 0.0, 10**6, EXACT),
+        *(np.empty((0, 2)), 0.0, np.empty(300), np.zeros((6, 6)), np.zeros((6, 5))),
+    )
+    best = ((X[:, None] - np.array(list(np.ndindex(*[2] * 6))) @ A) ** 2).sum(axis=2)
+    np.testing.assert_array_equal(np.array(list(np.ndindex(*[2] * 6)))[best.argmin(axis=1)], Z)
+    assert nodes < 300  # of tens for each row
+
+
+@pytest.mark.parametrize("by_sums", [False, True])
 @pytest.mark.parametrize("kind", ["noise", "features", "weights", "dependent", "ties", "far"])
-def test_bounds_pass_by_rows_that_stay(kind, sums, monkeypatch):
+def test_bounds_pass_by_rows_that_stay(kind, by_sums, monkeypatch):
     """A pass with bounds changes the rows that a pass over all rows changes."""
     rng = np.random.default_rng(3)
     X, weight = rng.normal(size=(3000, 4)), None
@@ -347,7 +387,7 @@ def test_bounds_pass_by_rows_that_stay(kind, sums, monkeypatch):
         A[4] = A[0] + A[1]
     elif kind == "far":  # and one feature that goes there
         X, A[0] = X + 1e6, 1e6
-    monkeypatch.setattr(allocation, "BOTH", 1e9 if sums else 0.0)
+    monkeypatch.setattr(sums, "BOTH", 1e9 if by_sums else 0.0)
     plain, bound = (new_state(Rows(X), weight, serial) for _ in range(2))
     for state in (plain, bound):
         state.put(np.zeros((3000, 5)), A)
@@ -366,6 +406,43 @@ def test_bounds_pass_by_rows_that_stay(kind, sums, monkeypatch):
     bound.catch_up(bounds)
     plain.measure()
     np.testing.assert_allclose(bound.error, plain.error, rtol=1e-6, atol=1e-9 * plain.error.max())
+
+
+def test_features_that_go_on_are_counted_from_there():
+    """After `move` a pass with bounds leaves what a pass over all rows does."""
+    X = np.random.default_rng(5).normal(size=(3000, 4))
+    plain, bound = (new_state(Rows(X), None, serial) for _ in range(2))
+    bounds, ahead, moved = Bounds(), (Ahead(), Ahead()), 0
+    for state in (plain, bound):
+        state.put(np.zeros((3000, 5)), X[:5])
+    for _ in range(40):
+        assert bound.assign_some(bounds) == plain.assign("exact")
+        assert bound.rss == pytest.approx(plain.rss, rel=1e-9)
+        for state, way in zip((plain, bound), ahead, strict=True):
+            state.refit()
+            fitted = state.A.copy()
+            way.go_on(state, False)
+        np.testing.assert_allclose(bound.A, plain.A, rtol=1e-7, atol=1e-9)
+        moved += bounds.reach.size > 0 and (bound.A != fitted).any()
+    assert moved > 5
+
+
+@pytest.mark.parametrize("shape, K", [((9000, 4), 8), ((6000, 3), 5)])
+def test_going_ahead_takes_fewer_passes(shape, K, monkeypatch):
+    X = np.random.default_rng(6).normal(size=shape)
+
+    def passes():
+        state = new_state(Rows(X), None, serial)
+        greedy(state, np.random.RandomState(0), 0.0, K)
+        _, n_iter, converged = k_features(state, assignment="exact", max_iter=300, least=1e-6)
+        assert converged
+        return n_iter, state.rss
+
+    ahead = passes()
+    monkeypatch.setattr(Ahead, "go_on", lambda *_: None)
+    plain = passes()
+    assert ahead[0] < plain[0]
+    assert ahead[1] < plain[1] * 1.02
 
 
 @pytest.mark.parametrize("model", [KFeatures(6, n_init=1), BPMeans(300.0)])

@@ -24,7 +24,7 @@ from madbayes._kernels.sparse import assign_sparse
 
 NO_PASSES = np.empty((0, 0, 0))
 NO_FLAGS = np.empty(0, dtype=np.uint8)
-NO_BOUNDS = np.empty(0, dtype=np.float32)
+NO_BOUNDS = {"upper": np.empty(0, np.float32), "lower": np.empty((0, 0), np.float32)}
 FEW_ROWS = 2**12  # up to which every row is compared with every centre …
 SMALL = 2**24  # … if rows × centres × columns are not more
 FARTHEST = 1e30  # scaled
@@ -86,9 +86,7 @@ class Assignment:
         self._make_room(centers.shape[0])
         check_reach(centers, self.frame, self.source.d)
         fresh = self._bounds_for is None or self._bounds_for.shape != centers.shape
-        if not self._errors:
-            fresh = True
-            self.labels.fill(-1)
+        fresh = fresh or not self._errors
         if not fresh:  # bounds of float32 cannot follow a centre from the end of the world
             fresh = bool(np.abs(centers - self._bounds_for).max() * self.scale > FARTHEST)
         if fresh:
@@ -112,7 +110,8 @@ class Assignment:
         if penalty is not None and self._far.shape[0] == 0:
             self._far = np.zeros(n, dtype=np.uint8)
         sparse, small = self.source.sparse, is_small(n, k, self.source.d)
-        marked, history = not (small or sparse or self._direct), self._history
+        products, history = not (small or sparse or self._direct), self._history
+        marked = products and self._errors
         if small and not sparse:
             view = bare(centers, self.scale)
         else:
@@ -120,7 +119,8 @@ class Assignment:
             past = history.known() if marked and not fresh else NO_PASSES
             if self._bounds_for is not None and not fresh and len(past) == 0:
                 past = self._bounds_for[None] * self.scale
-            groups, near = (self._group, self._n_groups), k * k * 4 <= n
+            groups = self._group, self._n_groups
+            near = not self._once and k * k * 4 <= n
             path = None if fold else history.path
             view = prepare(centers, *groups, self._shift, self.scale, past, near, path)
         if marked:
@@ -135,7 +135,7 @@ class Assignment:
             a, b = max(a, first), min(b, last)
             tally.stats[:] = 0.0
             if a < b:
-                if fresh:
+                if fresh and (marked or not products):
                     self._forget(a, b)
                 self._assign_range(a, b, view, tally, penalty, local, transposed)
             return tally.stats
@@ -190,7 +190,7 @@ class Assignment:
                 assign_direct(block, view, rows, tally, local.scratch, limit)
             else:
                 if not self._errors:
-                    rows = rows._replace(upper=NO_BOUNDS)
+                    rows = rows._replace(**NO_BOUNDS)
                 marks = Marks(*(part[a:b] for part in self._marks))
                 how = tally, local.scratch, limit, self._use32
                 assign_products(block, view, rows, marks, *how)

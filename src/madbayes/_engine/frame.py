@@ -9,6 +9,7 @@ from madbayes._engine.threads import Run
 from madbayes._kernels.rows import moments
 
 NO_WEIGHT = np.empty(0)
+HUGE = 1e30  # the square of this, times any float32, is a float64
 
 
 class Frame(NamedTuple):
@@ -35,6 +36,21 @@ def measure(source: Rows, weight: np.ndarray | None, run: Run) -> Frame:
 
     parts = run(lambda cut: add_up(source, weight, origin, cut), segments(source.n, 1))
     return make_frame(origin, parts)
+
+
+def frame_of(centers: np.ndarray, source: Rows) -> Frame | None:
+    """Where the centres lie: as good to look for the nearest one, and rows need not be measured.
+
+    Nothing must overflow: rows of float32 have no square that does. None: measure the rows.
+    """
+    if source.sparse or source.dtype != np.float32:
+        return None
+    mean = np.asarray(centers, np.float64).mean(axis=0)
+    largest = float(np.abs(centers - mean).max())
+    scale = power_of_two(largest)
+    if not np.abs(mean).max() + largest + scale < HUGE:
+        return None
+    return Frame(mean, float(source.n), mean, scale)
 
 
 def add_up(

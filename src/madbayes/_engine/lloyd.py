@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from madbayes._engine.assignment import FEW_ROWS, is_small
-from madbayes._engine.frame import Frame
+from madbayes._engine.frame import Frame, frame_of
 from madbayes._engine.partition import Partition
 from madbayes._engine.rows import Rows, segments
 from madbayes._engine.threads import Run, serial
@@ -22,8 +22,10 @@ def nearest(
     frame: Frame | None = None,
 ) -> np.ndarray:
     """The nearest centre of each row (`unit`: of its direction); `frame` if it is known."""
-    partition = Partition(Rows(X, unit=unit), None, run, frame, once=True, errors=False)
-    partition.assign(np.asarray(centers, dtype=np.float64))
+    source, centers = Rows(X, unit=unit), np.asarray(centers, dtype=np.float64)
+    frame = frame or frame_of(centers, source)
+    partition = Partition(source, None, run, frame, once=True, errors=False)
+    partition.assign(centers)
     return partition.labels
 
 

@@ -51,6 +51,12 @@ class Rows:
         if self.sparse:
             self.sparsity = max(1.0, self.n * self.d / (8.0 * max(X.nnz, 1)))
 
+    @property
+    def kept(self) -> bool:
+        """Are blocks views of float64, which may be kept?"""
+        X, as_given = self.X, self.permutation is None and not self.unit
+        return as_given and isinstance(X, np.ndarray) and X.dtype == float and X.flags.c_contiguous
+
     def blocks(self, start: int, stop: int) -> Iterator[tuple[int, int, np.ndarray]]:
         """Yield (start, stop, dense rows) that cover start..stop in order."""
         step = rows_at_once(self.d)

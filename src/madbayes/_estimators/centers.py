@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 
 from madbayes._engine.checks import check_rows, check_weight, is_cosine, weight_of_directions
+from madbayes._engine.frame import frame_of
 from madbayes._engine.partition import Partition
 from madbayes._engine.rows import Rows, segments
 from madbayes._engine.threads import workers
@@ -122,7 +123,8 @@ class CentersMixin(Clusterer):
                 w = None if weight is None else weight[a:b]
                 part = X if b - a == n else X[a:b]
                 source = Rows(part, unit=self._unit)
-                partition = Partition(source, w, run, once=True, errors=errors)
+                frame = None if errors else frame_of(centers, source)
+                partition = Partition(source, w, run, frame, once=True, errors=errors)
                 partition.assign(centers)
                 labels[a:b], error = partition.labels, error + partition.sse
         return labels, error

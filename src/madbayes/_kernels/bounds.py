@@ -185,9 +185,6 @@ def settle(X, chosen, nearest, n_chosen, centers, rows, tally, penalty):
         p, q = np.int64(labels[i]), nearest[b]
         if q == p and not opening:
             continue
-        if upper.shape[0] == 0:  # nothing but labels is asked for
-            labels[i] = q
-            continue
         w = weight[i] if weighted else 1.0
         d2 = sqdist(X, i, exact, q)
         if q != p:

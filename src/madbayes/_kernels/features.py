@@ -13,7 +13,6 @@ from madbayes._kernels.feature_trees import best_of_all, best_of_sums, flip
 
 MEASURE, COORDINATE, EXACT, SOME = 0, 1, 2, 3  # what `allocate` does with the z of a row
 NODES = 10_000  # of the search tree of one row: all of them up to 12 features
-NO_SUMS = np.empty((0, 0))  # for `allocate`: search trees
 
 
 @njit(nogil=True, cache=True, fastmath={"reassoc"}, error_model="numpy")
@@ -67,11 +66,12 @@ def tally(z, e, w, S, T):
 
 
 @kernel
-def allocate(X, weight, Z, A, G, L, sums, ease, most, how, reach, moved, error, S, T):
+def allocate(X, weight, Z, A, G, L, sums, met, ease, most, how, reach, moved, error, S, T):
     """Choose each row's z, A fixed, or only measure. Returns (changed, squared error, nodes).
 
     `error` becomes ‖x - zA‖² of each row; ZᵀWZ is added to `S` and ZᵀW(X - ZA) to `T`. G = AAᵀ,
     L is its `triangle`, `ease` and `most` as in `best_of_all`; with `sums` it is `best_of_sums`.
+    `met` (may be empty) says which z is certain without either (`feature_sums`).
 
     `reach` (may be empty) has for each row bounds on its distances: from its own sum of features,
     above, less `moved`; and from any other, below, plus `moved`: sums have moved so far at most. By
@@ -89,8 +89,13 @@ def allocate(X, weight, Z, A, G, L, sums, ease, most, how, reach, moved, error, 
             continue
         x, z, before = X[n], Z[n], changed
         w = weight[n] if weight.shape[0] else 1.0
-        residual(x, z, A, e)
-        ee = dot(e, e)
+        sure = met.gap.shape[0] > 0 and met.gap[n] > 0.0
+        known = sure and how == SOME  # the residual itself is needed only if the row changes
+        if known:
+            ee = met.own[n]
+        else:
+            residual(x, z, A, e)
+            ee = dot(e, e)
         if how == SOME and np.sqrt(ee) < reach[n, 1] - moved:
             reach[n, 0] = np.sqrt(ee) - moved
             continue
@@ -101,7 +106,11 @@ def allocate(X, weight, Z, A, G, L, sums, ease, most, how, reach, moved, error, 
                 residual(x, z, A, e)
                 ee = dot(e, e)
         elif K and how != MEASURE:
-            if away.shape[0]:
+            if sure:
+                gap = met.gap[n]
+                for k in range(K):
+                    want[k] = (met.best[n] >> k) & 1
+            elif away.shape[0]:
                 gap = best_of_sums(x, sums, away, want)
             else:
                 products(A, e, g)
@@ -118,6 +127,8 @@ def allocate(X, weight, Z, A, G, L, sums, ease, most, how, reach, moved, error, 
                 same = there < ee - slack(x, ee)  # by residuals in full
                 if same:
                     changed += 1
+                    if known:
+                        residual(x, z, A, e)
                     if how == SOME:
                         tally(z, e, -w, S, T)
                         rss -= w * ee

@@ -1,10 +1,10 @@
-"""Scores of a few rows against a panel of centres, in the processor's registers.
+"""Scores of a few rows against panels of centres, in the processor's registers.
 
 A matrix product copies both factors into an order of its own before it starts. Where few rows meet
 few centres, as bounds make it, the copies take as long as the product. Centres are the same for a
 whole pass, so they are put into panels once: PANEL of them side by side, column by column
-(`_engine.centers`). Then a bunch of rows, wherever they are, meets a panel without copies, and only
-the two smallest scores of a row leave the registers.
+(`_engine.centers`). Then a bunch of rows, wherever they are, meets some panels without copies: each
+lane keeps the two smallest scores that it has seen, and only those of a row leave the registers.
 
 LLVM makes plain loops into this only by luck, so it is told: one vector of PANEL numbers for each
 row, cut to the width that the processor has. `plain_compare` says the same in numpy; it runs where
@@ -23,13 +23,14 @@ BUNCH = 4  # rows
 INT, INDEX, REAL = ir.IntType(32), ir.IntType(64), ir.FloatType()
 
 
-def plain_compare(panels, half, panel, rows, chosen, first, low1, low2, place):
-    """Rows chosen[first : first + BUNCH] meet a panel: the two smallest of half - products.
+def plain_compare(panels, half, panel, last, rows, chosen, first, low1, low2, place):
+    """Rows chosen[first : first + BUNCH] meet the panels from `panel` to before `last`: the two
+    smallest of half - products.
 
     They go to low1 and low2 from `first` on, and to `place` which centre it was.
     """
     for b in range(first, first + BUNCH):
-        score = half[panel] - rows[chosen[b]] @ panels[panel]
+        score = (half[panel:last] - rows[chosen[b]] @ panels[panel:last]).ravel()
         low1[b], low2[b] = np.sort(score)[:2]
         place[b] = panel * PANEL + np.argmin(score)
 
@@ -49,7 +50,7 @@ def pick(builder, a, b, lanes):
 
 
 def in_all_lanes(builder, value):
-    none = ir.Constant(reals(PANEL), ir.Undefined)
+    none = ir.Constant(ir.VectorType(value.type, PANEL), ir.Undefined)
     one = builder.insert_element(none, value, ir.Constant(INT, 0))
     return pick(builder, one, none, [0] * PANEL)
 
@@ -92,16 +93,10 @@ def products_of(builder, panels, panel, rows, chosen, first):
     return after
 
 
-def two_lowest(builder, scores):
-    """A lane for each vector of `scores`: its smallest, and another one: the next."""
-    n = PANEL // 2
-    pairs = []
-    for score in scores:
-        left, right = (
-            pick(builder, score, score, range(n)),
-            pick(builder, score, score, range(n, 2 * n)),
-        )
-        pairs.append(in_order(builder, left, right))
+def two_lowest(builder, pairs):
+    """Of vectors of smallest scores and next ones a lane for each pair: its smallest, and another
+    one: the next."""
+    n = pairs[0][0].type.count
     while n > 1 or len(pairs) > 1:  # two vectors become one, or one half as long
         n //= 2
         joined = []
@@ -123,35 +118,87 @@ def two_lowest(builder, scores):
     return pairs[0]
 
 
+def halves_of(builder, score):
+    """(the smaller, the larger) of both halves."""
+    n = PANEL // 2
+    left, right = (pick(builder, score, score, range(first, first + n)) for first in (0, n))
+    return in_order(builder, left, right)
+
+
+def lowest_in_lanes(builder, panel, last, scores):
+    """For each row of the bunch, in each lane: the smallest score in the panels from `panel` to
+    before `last`, the next one, and the panel of the smallest. `scores` are those of one panel."""
+    before = builder.block
+    loop, end = builder.append_basic_block("panels"), builder.append_basic_block("lowest")
+    builder.branch(loop)
+    builder.position_at_end(loop)
+    here = builder.phi(INDEX)
+    kinds = reals(PANEL), reals(PANEL), ir.VectorType(INT, PANEL)
+    seen = [[builder.phi(kind) for kind in kinds] for _ in range(BUNCH)]
+    number = in_all_lanes(builder, builder.trunc(here, INT))
+    found = []
+    for (low, after, where), score in zip(seen, scores(here), strict=True):
+        less = builder.fcmp_ordered("<", score, low)
+        loser = builder.select(less, low, score)
+        low = builder.select(less, score, low)
+        after = in_order(builder, loser, after)[0]
+        found.append((low, after, builder.select(less, number, where)))
+    for phis, values in zip(seen, found, strict=True):
+        for phi, value, nothing in zip(phis, values, (np.inf, np.inf, 0), strict=True):
+            phi.add_incoming(ir.Constant(phi.type, [nothing] * PANEL), before)
+            phi.add_incoming(value, builder.block)
+    following = builder.add(here, ir.Constant(INDEX, 1))
+    here.add_incoming(panel, before)
+    here.add_incoming(following, builder.block)
+    builder.cbranch(builder.icmp_signed("<", following, last), loop, end)
+    builder.position_at_end(end)
+    return found
+
+
 def code_of_compare(context, builder, signature, args):
-    panel, first = args[2], args[5]
+    panel, last, first = args[2], args[3], args[6]
     panels, half, rows, chosen, low1, low2, place = (
         context.make_array(signature.args[i])(context, builder, args[i])
-        for i in (0, 1, 3, 4, 6, 7, 8)
+        for i in (0, 1, 4, 5, 7, 8, 9)
     )
-    products = products_of(builder, panels, panel, rows, chosen, first)
-    begin = builder.mul(panel, ir.Constant(INDEX, PANEL))
-    halves = builder.load(at(builder, half.data, begin, reals(PANEL)), align=4)
-    scores = [builder.fsub(halves, product) for product in products]
-    low, after = two_lowest(builder, scores)
-    builder.store(low, at(builder, low1.data, first, low.type), align=4)
-    builder.store(after, at(builder, low2.data, first, low.type), align=4)
-    mask = ir.IntType(PANEL)
-    for r, score in enumerate(scores):
-        value = builder.extract_element(low, ir.Constant(INT, r))
-        same = builder.fcmp_ordered("==", score, in_all_lanes(builder, value))
-        lane = builder.cttz(builder.bitcast(same, mask), ir.Constant(ir.IntType(1), 0))
-        here = builder.add(builder.trunc(begin, INT), builder.zext(lane, INT))
-        b = builder.add(first, ir.Constant(INDEX, r))
-        builder.store(here, builder.gep(place.data, [b]))
+
+    def scores(here):
+        begin = builder.mul(here, ir.Constant(INDEX, PANEL))
+        products = products_of(builder, panels, here, rows, chosen, first)
+        halves = builder.load(at(builder, half.data, begin, reals(PANEL)), align=4)
+        return [builder.fsub(halves, product) for product in products]
+
+    def keep(found, pairs):
+        low, after = two_lowest(builder, pairs)
+        builder.store(low, at(builder, low1.data, first, low.type), align=4)
+        builder.store(after, at(builder, low2.data, first, low.type), align=4)
+        mask = ir.IntType(PANEL)
+        for r, (score, where) in enumerate(found):
+            value = builder.extract_element(low, ir.Constant(INT, r))
+            same = builder.fcmp_ordered("==", score, in_all_lanes(builder, value))
+            lane = builder.cttz(builder.bitcast(same, mask), ir.Constant(ir.IntType(1), 0))
+            lane = builder.zext(builder.and_(lane, ir.Constant(mask, PANEL - 1)), INT)  # nan: any
+            begin = builder.mul(builder.extract_element(where, lane), ir.Constant(INT, PANEL))
+            b = builder.add(first, ir.Constant(INDEX, r))
+            builder.store(builder.add(begin, lane), builder.gep(place.data, [b]))
+
+    alone = builder.icmp_signed("==", builder.add(panel, ir.Constant(INDEX, 1)), last)
+    with builder.if_else(alone) as (one, many):
+        with one:  # a fifth quicker than lanes with nothing to compare with
+            here = in_all_lanes(builder, builder.trunc(panel, INT))
+            found = scores(panel)
+            keep([(score, here) for score in found], [halves_of(builder, s) for s in found])
+        with many:
+            found = lowest_in_lanes(builder, panel, last, scores)
+            keep([(low, where) for low, _, where in found], [pair[:2] for pair in found])
     return context.get_dummy_value()
 
 
 @intrinsic
-def fast_compare(typing, panels, half, panel, rows, chosen, first, low1, low2, place):
+def fast_compare(typing, panels, half, panel, last, rows, chosen, first, low1, low2, place):
     """The same as `plain_compare`."""
     index = types.int64
-    signature = types.void(panels, half, index, rows, chosen, index, low1, low2, place)
+    signature = types.void(panels, half, index, index, rows, chosen, index, low1, low2, place)
     return signature, code_of_compare
 
 

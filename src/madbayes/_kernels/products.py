@@ -20,7 +20,7 @@ from typing import NamedTuple
 import numpy as np
 
 from madbayes._kernels import inner, kernel
-from madbayes._kernels.active import error_bound, find_active
+from madbayes._kernels.active import EPS32, error_bound, find_active, turn
 from madbayes._kernels.bounds import DOWN, DOWN32, leave, settle, this_pass
 from madbayes._kernels.distance import sqdist, sqnorm
 from madbayes._kernels.panels import BUNCH, compare
@@ -47,9 +47,9 @@ class Scratch(NamedTuple):
     need: np.ndarray  # (t,) int64: how many rows need each group
     todo: np.ndarray  # (t, tile + BUNCH) int64: which ones
     rows32: np.ndarray  # (tile, d) float32: active rows, shifted and scaled
-    low1: np.ndarray  # (2, tile + BUNCH) float32: the smallest scores of a group, and of a panel
-    low2: np.ndarray  # (2, tile + BUNCH) float32: the next ones
-    place: np.ndarray  # (2, tile + BUNCH) int32: where in the panels the smallest are
+    low1: np.ndarray  # (tile + BUNCH,) float32: the smallest scores of a group
+    low2: np.ndarray  # (tile + BUNCH,) float32: the next ones
+    place: np.ndarray  # (tile + BUNCH,) int32: where in the panels the smallest are
     hard: np.ndarray  # (tile,) int64: rows that float32 cannot tell apart
     rows64: np.ndarray  # (HARD_ROWS, d) float64
     scores64: np.ndarray  # (HARD_ROWS, k) float64
@@ -73,15 +73,8 @@ def multiply(centers, lower, since, scratch):
             continue
         for b in range(m, m + BUNCH):  # the last bunch is filled up
             chosen[b] = chosen[m - 1]
-        low1, low2, place = scratch.low1[0], scratch.low2[0], scratch.place[0]
-        try_panel(start[g], m, chosen, centers, scratch.rows32, low1, low2, place)
-        for panel in range(start[g] + 1, start[g + 1]):
-            low, after, where = scratch.low1[1], scratch.low2[1], scratch.place[1]
-            try_panel(panel, m, chosen, centers, scratch.rows32, low, after, where)
-            for b in range(m):
-                low2[b] = min(min(low2[b], after[b]), max(low1[b], low[b]))
-                place[b] = where[b] if low[b] < low1[b] else place[b]
-                low1[b] = min(low1[b], low[b])
+        low1, low2, place = scratch.low1, scratch.low2, scratch.place
+        meet(start[g], start[g + 1], m, chosen, centers, scratch)
         for b in range(m):
             a, low = chosen[b], np.float64(low1[b])
             second[a] = min(second[a], np.float64(low2[b]), max(best[a], low))
@@ -94,9 +87,13 @@ def multiply(centers, lower, since, scratch):
 
 
 @inner
-def try_panel(panel, m, chosen, centers, rows32, low1, low2, place):
+def meet(panel, last, m, chosen, centers, scratch):
+    """m rows, the loop in here: all that is in `centers` and `scratch` is pushed for a call."""
     for b in range(0, m, BUNCH):
-        compare(centers.packed, centers.packed_half, panel, rows32, chosen, b, low1, low2, place)
+        compare(
+            *(centers.packed, centers.packed_half, panel, last, scratch.rows32, chosen, b),
+            *(scratch.low1, scratch.low2, scratch.place),
+        )
 
 
 @inner
@@ -117,6 +114,31 @@ def certify(n_active, lower, scratch):
             low = least_distance(scratch.floor[a], scratch.home_next[a])
             lower[scratch.active[a], scratch.home[a]] = low
     return n_hard
+
+
+@inner
+def meet_all(X, first, centers, scratch):
+    """Steps 2 and 3 where nothing but labels is asked for: rows from `first` on meet all centres.
+
+    Returns how many did, and for how many of them the nearest is not certain.
+    """
+    d, m = X.shape[1], min(X.shape[0] - first, scratch.active.shape[0])
+    chosen, low1, low2 = scratch.todo[0], scratch.low1, scratch.low2
+    for a in range(m):
+        where = centers.offset, centers.scale, scratch.rows32, a, centers.rounded, 0
+        norm = np.sqrt(turn(X, first + a, *where)[0]) * (1.0 + (d + 16.0) * EPS32)
+        scratch.error[a] = error_bound(d, norm, centers.longest, EPS32)
+        scratch.active[a], chosen[a] = first + a, a
+    for b in range(m, m + BUNCH):  # the last bunch is filled up
+        chosen[b] = m - 1
+    n_hard = 0
+    meet(0, centers.packed.shape[0], m, chosen, centers, scratch)
+    for a in range(m):
+        scratch.nearest[a] = centers.member[scratch.place[a]]
+        if not np.float64(low2[a]) - np.float64(low1[a]) > 2.0 * scratch.error[a]:
+            scratch.hard[n_hard] = a
+            n_hard += 1
+    return m, n_hard
 
 
 @inner
@@ -148,7 +170,7 @@ def tell_apart(X, chosen, n_chosen, centers, lower, since, scratch):
                     nearest = c
         for g in range(lower.shape[1]):
             lower[i, g], since[i, g] = np.inf, this_pass(centers)
-        for c in range(exact.shape[0]):
+        for c in range(exact.shape[0] if lower.shape[1] else 0):
             if c != nearest:
                 low = np.sqrt(max(0.0, norm2 + 2.0 * (scores[b, c] - error))) * DOWN
                 lower[i, group[c]] = min(lower[i, group[c]], low)
@@ -159,22 +181,31 @@ def tell_apart(X, chosen, n_chosen, centers, lower, since, scratch):
 def assign_products(X, centers, rows, marks, tally, scratch, penalty, use32):
     """Assign the rows of one block; see the module's text. X is C-contiguous float32 or float64.
 
-    `use32`: try float32 first.
+    `use32`: try float32 first. Without room for bounds nothing but labels is asked for.
     """
-    active, hard = scratch.active, scratch.hard
+    active, hard, nearest = scratch.active, scratch.hard, scratch.nearest
+    labels_alone = rows.upper.shape[0] == 0
     i = np.int64(0)  # a plain 0 has a type of its own, and everything would be compiled twice
     while i < X.shape[0]:
-        i, n_active = find_active(X, i, centers, rows, marks, penalty, scratch, use32)
-        n_hard = n_active
-        if use32 and n_active > 0:
-            multiply(centers, rows.lower, marks.lower, scratch)
-            n_hard = certify(n_active, rows.lower, scratch)
+        if labels_alone:
+            n_active, n_hard = meet_all(X, i, centers, scratch)
+            i += n_active
         else:
-            for a in range(n_active):
-                hard[a] = a
+            i, n_active = find_active(X, i, centers, rows, marks, penalty, scratch, use32)
+            n_hard = n_active
+            if use32:
+                multiply(centers, rows.lower, marks.lower, scratch)
+                n_hard = certify(n_active, rows.lower, scratch)
+            else:
+                for a in range(n_active):
+                    hard[a] = a
         tally.stats[3] += n_hard
         for b in range(0, n_hard, HARD_ROWS):
             m = min(HARD_ROWS, n_hard - b)
             tell_apart(X, hard[b:], m, centers, rows.lower, marks.lower, scratch)
-        leave(active, scratch.nearest, n_active, centers, rows, marks)
-        settle(X, active, scratch.nearest, n_active, centers, rows, tally, penalty)
+        if labels_alone:
+            for a in range(n_active):
+                rows.labels[active[a]] = nearest[a]
+        else:
+            leave(active, nearest, n_active, centers, rows, marks)
+            settle(X, active, nearest, n_active, centers, rows, tally, penalty)

@@ -6,7 +6,8 @@ rows stay where they are and are read in blocks. Each step is a map over fixed s
 `run` has. `work` counts what the passes cost, so that a search can end by a count, not by a clock.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -17,15 +18,15 @@ from madbayes._engine.threads import Run
 from madbayes._kernels import features as kernels
 from madbayes._kernels.feature_births import grow_seeds
 from madbayes._kernels.feature_trees import triangle
-from madbayes._kernels.features import COORDINATE, EXACT, MEASURE, NO_SUMS, NODES, SOME
+from madbayes._kernels.features import COORDINATE, EXACT, MEASURE, NODES, SOME
 from madbayes.features.bounds import UNBOUND, Bounds, diagonal_part
+from madbayes.features.sums import NO_SUMS, NODE, meet, sums_for
 
 FEW_ROWS = 500  # whose search trees cost less than the eigenvalues that could spare them
 PIECE_VALUES = 2**16  # of X, in one call of a kernel
-NODE = 16  # products that take as long as a node of a search tree
-SUM = 0.25  # and as one number of a sum that a row is compared with
-BOTH = 1.5  # times the nodes of a tree, for the second best z, too
 NO_WEIGHT = np.empty(0)
+
+Views = Mapping[tuple[int, int], list[tuple[int, int, np.ndarray]]]
 
 
 def new_state(source: Rows, weight: np.ndarray | None, run: Run) -> "Allocation":
@@ -33,27 +34,12 @@ def new_state(source: Rows, weight: np.ndarray | None, run: Run) -> "Allocation"
     return Allocation(source, weight, run, segments(source.n, 16))
 
 
-def all_sums(A: np.ndarray, rank: int, tree: float) -> np.ndarray:
-    """The sums of all combinations of features, columns in the order of their bits, where rows are
-    sooner compared with each than they are through the search tree; otherwise none.
-
-    A tree that is cut as soon as can be still has the 2^(K - rank) branches of features that
-    depend on the others; `tree` is what trees have cost, if that is known.
-    """
-    K, d = A.shape
-    if K > 12 or 2**K * d * SUM > max(NODE * rank * 2 ** (K - rank), tree):
-        return NO_SUMS
-    sums = np.zeros((d, 1))
-    for a in A:
-        sums = np.hstack([sums, sums + a[:, None]])
-    return sums
-
-
 class Allocation:
     """The rows of `source`, with `weight` (None: all ones), allocated to no feature at first."""
 
     work = 0.0  # products, about
     most_nodes = NODES
+    _views: Views = MappingProxyType({})  # pieces that are no copies, by segment
     beat = np.inf  # an objective that another start has reached
 
     def __init__(
@@ -97,8 +83,15 @@ class Allocation:
 
     # Passes over all rows
 
-    def pieces(self, cut: tuple[int, int]) -> Iterator[tuple[int, int, np.ndarray]]:
+    def pieces(self, cut: tuple[int, int]) -> Iterable[tuple[int, int, np.ndarray]]:
         """Rows of a segment in float64, few enough at a time to stay in the cache."""
+        if cut not in self._views:
+            if not self.source.kept:
+                return self._read(cut)
+            self._views = {**self._views, cut: list(self._read(cut))}
+        return self._views[cut]
+
+    def _read(self, cut: tuple[int, int]) -> Iterator[tuple[int, int, np.ndarray]]:
         step = rows_at_once(self.d, PIECE_VALUES)
         for a, b, block in self.source.blocks(*cut):
             for i in range(a, b, step):
@@ -118,10 +111,10 @@ class Allocation:
         """`assign` exactly, without the rows that bounds prove to stay as they are, if nothing but
         `refit` came in between. It counts as if all rows were looked at."""
         some = bounds.follow(self.A, self.n, self.most_nodes)
-        rss, S, work = self.rss, self.S, self.work + self.one_pass() + bounds.cost
+        rss, S, T, work = self.rss, self.S, self._T, self.work + self.one_pass() + bounds.cost
         changed = self._pass(SOME if some else EXACT, bounds)
-        if some:  # what `refit` left is at rest: the sums of the rows that changed are the change
-            self.rss, self.S = max(0.0, rss + self.rss), S + self.S
+        if some:  # what was there, and what the rows that changed add to it
+            self.rss, self.S, self._T = max(0.0, rss + self.rss), S + self.S, T + self._T
         bounds.few_changed(changed, self.n)
         if bounds.reach.size:
             self.work = work
@@ -152,22 +145,23 @@ class Allocation:
         beyond `one_pass`."""
         K = self.K
         G = self.A @ self.A.T
-        L, sums, ease = G, NO_SUMS, 0.0
+        L, sums, each, ease = G, NO_SUMS, 0.0, 0.0
         if how in (EXACT, SOME) and K:
             L = triangle(G)
-            tree = BOTH * bounds.cost / self.n if bounds.reach.size else 0.0
-            sums = all_sums(self.A, int((L.diagonal() > 0).sum()), tree)
-            if sums is NO_SUMS and self.source.n > FEW_ROWS:
+            if self.n > FEW_ROWS:
                 ease = diagonal_part(G)
+            sums, each = sums_for(self, G, L, ease, bounds)
 
         def partial(cut: tuple[int, int]) -> tuple[int, float, np.ndarray, np.ndarray, float]:
             changed, rss = 0, 0.0
             S, T = np.zeros((K, K)), np.zeros((K, self.d))
-            cost = (cut[1] - cut[0]) * sums.size * SUM
+            cost = (cut[1] - cut[0]) * each
             for i, j, X in self.pieces(cut):
+                Z, reach, moved = self.Z[i:j], bounds.reach[i:j], bounds.moved
+                met = meet(X, Z, self.A, sums, how == SOME, reach, moved)
                 flips, error, nodes = kernels.allocate(
-                    *(X, self.weight[i:j], self.Z[i:j], self.A, G, L, sums, ease),
-                    *(self.most_nodes, how, bounds.reach[i:j], bounds.moved, self.error[i:j], S, T),
+                    *(X, self.weight[i:j], Z, self.A, G, L, sums.plain, met, ease),
+                    *(self.most_nodes, how, reach, moved, self.error[i:j], S, T),
                 )
                 changed, rss, cost = changed + flips, rss + error, cost + nodes * NODE
             return changed, rss, S, T, cost
@@ -204,6 +198,12 @@ class Allocation:
             self.drop(int(np.argmin(costs)))
             costs = self.death_costs()
         return before - self.K
+
+    def move(self, step: np.ndarray) -> None:
+        """A is moved away from where `refit` put it."""
+        self.A = self.A + step
+        self._T = -self.S @ step
+        self.rss -= float((self._T * step).sum())
 
     def refit_all(self) -> None:
         """The same with dependent columns kept: A is the smallest of the best."""

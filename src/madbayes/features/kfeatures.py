@@ -24,6 +24,7 @@ from sklearn.utils import check_random_state
 from madbayes._engine.checks import check_choice, check_count, check_rows
 from madbayes._engine.threads import workers
 from madbayes._estimators.elsewhere import anywhere
+from madbayes.features.ahead import Ahead
 from madbayes.features.allocation import Allocation
 from madbayes.features.base import FeaturesMixin
 from madbayes.features.bounds import Bounds
@@ -58,13 +59,16 @@ def k_features(
     prove to stay as they are are then passed by.
     """
     history: list[float] = []
-    bounds = Bounds()
+    bounds, ahead, far = Bounds(), Ahead(), False
     for n_iter in range(1, max_iter + 1):
+        if least and n_iter > 1:
+            ahead.go_on(state, far)
         changed = state.assign_some(bounds) if least else assign(state, assignment)  # 1.
-        if not changed and n_iter > 1:
+        if not changed and n_iter > 1 and not ahead.pull:
             return history, n_iter, True  # 3.
         update_features(state)  # 2.
-        if history and state.rss >= history[-1] * (1 - least):
+        far = bool(history) and ahead.pull > 0 and (not changed or state.rss >= history[-1])
+        if history and not far and state.rss >= history[-1] * (1 - least):
             return history, n_iter, True
         history.append(state.rss)
     return history, max_iter, False

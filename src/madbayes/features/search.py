@@ -16,6 +16,7 @@ from functools import partial
 import numpy as np
 
 from madbayes._engine.progress import Stage
+from madbayes.features.ahead import Ahead
 from madbayes.features.allocation import Allocation
 from madbayes.features.bounds import Bounds
 from madbayes.features.budget import SMALL, TINY, at_last, budget, harder, in_haste
@@ -52,17 +53,21 @@ def alternate(
     total, before, own = 0, np.inf, bounds or Bounds()
     large = state.n * state.d > SMALL
     hope = HOPE if large else LONG_HOPE
+    ahead, far = Ahead(), False
     for step in range(rounds):
         rounds -= 1
+        if step and large and not least:  # to the end: that would be many small steps
+            ahead.go_on(state, far)
         K = state.K
         changed = state.assign_some(own) if large else state.assign("exact")
         state.refit(penalty)
         changed += state.K != K
         total += changed
         now = value(state, penalty)
-        if not changed or now >= before or before - now < least * now:
+        far = ahead.pull > 0 and (not changed or now >= before)
+        if not far and (not changed or now >= before or before - now < least * now):
             break
-        if step > 0 and now - hope * (before - now) > target:
+        if step > 0 and not far and now - hope * (before - now) > target:
             break
         before = now
     if bounds is None:

@@ -1,0 +1,108 @@
+"""All 2^K sums of features, for rows that are sooner compared with each than they are by a tree."""
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from madbayes._engine.frame import power_of_two
+from madbayes._kernels.feature_sums import Met, Sums, meet_sums
+from madbayes._kernels.features import EXACT, allocate
+from madbayes._kernels.panels import PANEL
+from madbayes._kernels.rows import read_only
+from madbayes.features.bounds import UNBOUND, Bounds
+
+if TYPE_CHECKING:
+    from madbayes.features.allocation import Allocation
+
+MOST = 12  # features
+NODE = 16  # products that take as long as a node of a search tree …
+SUM = 0.25  # … as one number of a sum that a row is compared with …
+PACKED = 0.02  # … and as that is by products of float32, …
+SEARCH = 8  # … with so many numbers more for the smallest of them
+BOTH = 1.5  # times the nodes of a tree, for the second best z, too
+MANY = 2**11  # rows: with fewer nobody waits for products to be compiled
+PROBED = 128  # rows whose trees tell what those of all cost
+
+NO_SUMS = Sums(
+    plain=np.empty((0, 0)),
+    packed=np.empty((0, 0, PANEL), np.float32),
+    half=np.empty((0, PANEL), np.float32),
+    axes=np.empty((0, 0)),
+    offset=np.empty(0),
+    scale=1.0,
+    longest=0.0,
+)
+NOTHING = Met(np.empty(0, np.int32), np.empty(0), np.empty(0))
+
+
+def meet(
+    X: np.ndarray, Z: np.ndarray, A: np.ndarray, sums: Sums, some: bool, reach: Any, moved: float
+) -> Met:
+    """What products say about the best sum of each row; nothing without packed sums."""
+    if not sums.packed.size:
+        return NOTHING
+    met = Met(np.empty(len(X), np.int32), np.empty(len(X)), np.empty(len(X)))
+    meet_sums(X, Z, A, sums, some, reach, moved, met)
+    return met
+
+
+def sums_for(
+    state: "Allocation", G: np.ndarray, L: np.ndarray, ease: float, bounds: Bounds
+) -> tuple[Sums, float]:
+    """All sums, if rows are sooner compared with them than by search trees, and what that counts
+    for a row: as much as what it is in place of, so that searches end where they did."""
+    A, rank = state.A, int((L.diagonal() > 0).sum())
+    K, d = A.shape
+    if K > MOST:
+        return NO_SUMS, 0.0
+    many = state.n > MANY
+    # A tree that is cut as soon as can be still has the branches of features that depend on others.
+    each, branches = 2**K * d * SUM, NODE * rank * 2.0 ** (K - rank)
+    tree = BOTH * bounds.cost / state.n if bounds.reach.size else 0.0
+    if each <= (branches if many else max(branches, tree)):
+        plain = np.ascontiguousarray(combined(A).T)
+        return (all_sums(A) if many else NO_SUMS)._replace(plain=plain), each
+    if many and not bounds.reach.size:
+        tree = tree_cost(state, G, L, ease)
+    if many and tree > 2**K * (min(K, d) + SEARCH) * PACKED:
+        return all_sums(A), tree
+    return NO_SUMS, 0.0
+
+
+def tree_cost(state: "Allocation", G: np.ndarray, L: np.ndarray, ease: float) -> float:
+    """What the search tree of a row costs, by some of them."""
+    rows = np.arange(PROBED) * state.n // PROBED
+    *_, nodes = allocate(
+        *(read_only(state.source.take(rows)), np.empty(0), state.Z[rows], state.A, G, L),
+        *(NO_SUMS.plain, NOTHING, ease, state.most_nodes, EXACT, UNBOUND.reach, 0.0),
+        np.empty(PROBED),
+        *(np.zeros_like(G), np.zeros_like(state.A)),
+    )
+    return float(nodes * NODE / PROBED)
+
+
+def combined(A: np.ndarray) -> np.ndarray:
+    """The sums of all combinations of features, in the order of their bits."""
+    sums = np.zeros((1, A.shape[1]))
+    for a in A:
+        sums = np.vstack([sums, sums + a])
+    return sums
+
+
+def all_sums(A: np.ndarray) -> Sums:
+    """The same in panels."""
+    sums, (K, d) = combined(A), A.shape
+    offset, axes = sums.mean(axis=0), NO_SUMS.axes
+    turned = sums - offset
+    if K < d:
+        axes = np.linalg.qr(A.T)[0]
+        turned = turned @ axes
+    scale, c = power_of_two(float(np.abs(turned).max())), turned.shape[1]
+    turned *= scale
+    norm2 = np.einsum("ij,ij->i", turned, turned)
+    room = PANEL * -(-len(sums) // PANEL)
+    packed, half = np.zeros((room, c), np.float32), np.full(room, np.inf, np.float32)
+    packed[: len(sums)], half[: len(sums)] = turned, norm2 / 2
+    packed = np.ascontiguousarray(packed.reshape(-1, PANEL, c).transpose(0, 2, 1))
+    longest = float(np.sqrt(norm2.max()))
+    return Sums(NO_SUMS.plain, packed, half.reshape(-1, PANEL), axes, offset, scale, longest)
