@@ -40,6 +40,7 @@ from madbayes._search.price import Price
 from madbayes._search.renewal import NOISE, renew
 
 SAMPLE = 20_000  # rows that a search looks at; the others only take part in its last descent
+GIVEN = 5  # times as many for a given number: on noise the minima of a sample are not those of all
 PER_CLUSTER = 50  # rows of that sample for each cluster, at least
 TOL = 1e-10  # less than this share of the objective is no gain
 SPLITS = 3  # starts per split
@@ -133,7 +134,8 @@ def search_once(
     Stage("first clusters")
     first = [*space.first_centers(rng)]  # 1.
     first += [C for C in (*centers, *(d.centers for d in known)) if len(C) <= space.price.cap]
-    size = max(SAMPLE, PER_CLUSTER * len(first[0]))
+    more = GIVEN if space.crosses and space.price.penalty == 0 else 1
+    size = max(more * SAMPLE, PER_CLUSTER * len(first[0]))
     some = space.sample(size, rng) if space.n > size else space
     starts = different([*(some.settle(C) for C in first), *(known if some is space else ())])
     # Where the first descent is dear, crossings come before it, and one round at least.

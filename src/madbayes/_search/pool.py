@@ -1,4 +1,4 @@
-"""A pool of divisions and their crossings: step 2 of the search (`driver.py`).
+"""A pool of divisions and their crossings: step 3 of the search (`driver.py`).
 
 Local searches of data without clear clusters end in local minima that differ everywhere a little.
 Two of them together know more than each: the centres of both are twice as many as needed, and
@@ -11,7 +11,10 @@ Ward's merges down to the right number keep, place by place, what suits the rows
    row elsewhere.
 3. Where all have met, another start joins them; one that has a twin ends it, for there is nothing
    new to be found.
-4. The best is crossed with the `ends` of the search so far, if it is not the lowest of them. They
+4. Where the number is given: a *chain* in place of a pool. Ten starts, fewer of many clusters, each
+   crossed with the best so far: crossings of relatives gain little, and few clusters need as many
+   starts as k-means does.
+5. The best is crossed with the `ends` of the search so far, if it is not the lowest of them. They
    are not in the pool: exact moves have made them lower than all in it, which would soon be alike.
 
 Lloyd's passes are all it needs: they are many times cheaper than exact moves, which only the best
@@ -33,17 +36,32 @@ from madbayes._search.division import Division, alike
 SIZE = 3  # divisions in the pool
 CROSSINGS = 6
 FIRST = 10  # of them where the number of clusters may have far to go
-GLIDE = 3e-4  # Lloyd ends with a pass that gains less than this share of the error
+GLIDE = 3e-4  # Lloyd ends with a pass that gains less than this share of the error …
+CHAINED = 1e-3, 1e-4  # … of starts and of crossings in a chain
+STARTS = 10  # in a chain; of …
+FEW = 40  # … more clusters fewer, in proportion, …
+LEAST = 5  # … but not below
+TWINS = 2  # starts that lead to where the chain is already: it is over
 SPREAD = 0.05  # clusters more or less than the parents have, as a share
 
 
 def combine(
     space: Any, ends: Sequence[Division], rng: np.random.RandomState, *, raw: bool = False
 ) -> Division:
-    """The lowest division that another pool leads to, if its best is crossed with `ends` too.
+    """The lowest division that another pool or chain and its crossings with `ends` lead to.
 
-    `raw`: nothing has descended from them yet, and they are the first of the pool.
+    `raw`: nothing has descended from them yet, and it begins with them.
     """
+    best = (breed if space.price.penalty > 0 else chain)(space, ends, rng, raw)
+    if raw:
+        return min(best, ends[0], key=cost)
+    if alike(best.labels, ends[0].labels):
+        return ends[0]
+    return min([best, *(cross(space, best, end, rng) for end in ends)], key=cost)  # 5.
+
+
+def breed(space: Any, ends: Sequence[Division], rng: np.random.RandomState, raw: bool) -> Division:
+    """1. to 3. The lowest of a pool."""
     pool: dict[int, Division] = {}
     met: set[tuple[int, int]] = set()
     crossings = FIRST if raw else CROSSINGS
@@ -70,18 +88,32 @@ def combine(
         if child.objective < pool[place].objective or (fresh and not twins):
             del pool[place]
             pool[place if twins else step] = child
-    best = min(pool.values(), key=cost)
-    if raw:
-        return min(best, ends[0], key=cost)
-    if alike(best.labels, ends[0].labels):
-        return ends[0]
-    return min([best, *(cross(space, best, end, rng) for end in ends)], key=cost)  # 4.
+    return min(pool.values(), key=cost)
+
+
+def chain(space: Any, ends: Sequence[Division], rng: np.random.RandomState, raw: bool) -> Division:
+    """4. The lowest of a chain."""
+    k = ends[0].k
+    starts = int(np.clip(STARTS * FEW // k, LEAST, STARTS))
+    stage = Stage("combining", starts + len(ends))
+    best = space.glide(ends[0] if raw else space.sow(k, rng), CHAINED[0])
+    twins = 0
+    for step in range(1, starts):
+        stage.at(step)
+        other = space.glide(space.sow(k, rng), CHAINED[0])
+        twin = alike(other.labels, best.labels)
+        best = min(best, other if twin else cross(space, best, other, rng), key=cost)
+        twins += twin
+        if twins == TWINS:
+            break
+    return best
 
 
 def cross(space: Any, one: Division, other: Division, rng: np.random.RandomState) -> Division:
     """2. A child of two divisions."""
     k = count_clusters(space, one, other, rng)
-    return space.glide(space.cross(one, other, k), GLIDE)
+    gain = GLIDE if space.price.penalty > 0 else CHAINED[1]
+    return space.glide(space.cross(one, other, k), gain)
 
 
 def cost(division: Division) -> float:
