@@ -5,8 +5,9 @@
    resolution θ (`search.py`); with a resolution given, that is the answer. Otherwise, of few rows,
    only the nearest of the neighbours count.
 3. *Valleys* (`valleys.py`): pieces without a valley between them are joined.
-4. *Majority*: unless there are many rows, 2 and 3 with 10, 15 and 30 neighbours; where their
-   numbers of clusters differ the evidence is weak, and the one in the middle is taken.
+4. *Majority*: 2 and 3 with 10, 15 and 30 neighbours; where their numbers of clusters differ the
+   evidence is weak, and the one in the middle is taken. Of many rows 2 and 3 once, and then 4 for
+   samples of each large cluster (`samples.py`).
 5. *Borders*: a row goes to the cluster that holds more of its links than its own.
 6. *Second look* (`communities.py`): rows of many columns without clear valleys are divided where
    links keep to communities more than they would without clusters.
@@ -65,10 +66,11 @@ class NeighborCut(NewRowsMixin, SaveMixin, ClusterMixin, BaseEstimator):
     ----------
     n_neighbors : int, default=15
         Each row is linked to so many nearest rows (to all others, if there are fewer). Lower values
-        see thinner gaps, higher ones need fewer rows to be sure. With ``resolution="auto"`` and up
-        to 10,000 rows, cuts with 10, 15 and 30 neighbours decide by majority, whatever is asked
-        for between 10 and 30; else with two thirds, once and twice as many. A cut looks at the
-        nearest 0.7 √n_rows of them (8 at least): more would reach over the gaps.
+        see thinner gaps, higher ones need fewer rows to be sure. With ``resolution="auto"`` cuts
+        with 10, 15 and 30 neighbours decide by majority, whatever is asked for between 10 and 30;
+        else with two thirds, once and twice as many. A cut looks at the nearest 0.7 √n_rows of them
+        (8 at least): more would reach over the gaps. More than 6,000 rows are cut with 15, and each
+        cluster of so many by majority of three samples of 4,000: what is wide shows in those only.
     metric : str or callable, default="euclidean"
         "cosine", or any other of `sklearn.neighbors.NearestNeighbors`. "precomputed": X holds the
         distances between the rows, all of them or (sparse) those to the nearest, as from
@@ -184,11 +186,11 @@ class NeighborCut(NewRowsMixin, SaveMixin, ClusterMixin, BaseEstimator):
                     joined = join_pieces(near, effort, run, given)
                     self.path_ = staircase(joined, hint)
                 else:
+                    divide = by_majority
+                    if len(wide[0]) > MANY:
+                        divide = partial(by_samples, among)
                     cuts = tried(self.n_neighbors), self.weights, effort, run
-                    if len(linked.distance) > MANY:
-                        near, joined, self.path_ = by_samples(*wide, among, *cuts)
-                    else:
-                        near, joined, self.path_ = by_majority(*wide, *cuts)
+                    near, joined, self.path_ = divide(wide, *cuts)
                 labels = settle_borders(near.A, joined.at(self.path_.best().number))
                 if hint is None:
                     again = second_look(self._neighbours, near, labels, self.path_, self.weights)
@@ -233,7 +235,8 @@ class NeighborCut(NewRowsMixin, SaveMixin, ClusterMixin, BaseEstimator):
         """1. The graph of the rows; for `doubts` distances and places of the neighbours that are
         tried, and who knows those of other rows, or None where nobody does."""
         k = check_count("n_neighbors", self.n_neighbors)
-        self._neighbours = cell = among = None
+        among: Among
+        self._neighbours = cell = None
         if self._given() == "connectivities":
             A = check_graph(X, self)
             return Linked(A, A.data, None, None, 1.0), None, None

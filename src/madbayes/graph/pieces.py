@@ -12,6 +12,7 @@ from madbayes.graph.search import one_run
 from madbayes.graph.valleys import PIECES, Joined, links_together, staircase, vote
 
 Tried = tuple[int, ...]
+Wide = tuple[np.ndarray, np.ndarray]
 TRIED = (10, 15, 30)  # neighbours that decide, where the number asked for is between them
 
 
@@ -23,7 +24,11 @@ def tried(n_neighbors: int) -> Tried:
 
 
 def join_pieces(
-    linked: Linked, effort: float, run: Run, given: tuple[Graph, np.ndarray] | None = None
+    linked: Linked,
+    effort: float,
+    run: Run,
+    given: tuple[Graph, np.ndarray] | None = None,
+    layers: float = 0.0,
 ) -> Joined:
     """Cut the graph at a high resolution and join the pieces; rows without a link are on their own.
 
@@ -44,16 +49,18 @@ def join_pieces(
     alone = np.setdiff1d(np.arange(A.shape[0]), used)
     pieces[alone] = first + np.arange(alone.size)
     k = None if linked.nearest is None else linked.nearest.shape[1]
-    return join(A.indptr, A.indices, A.data, linked.flow, pieces, links_together(A, k), run)
+    unit = links_together(A, k)
+    return join(A.indptr, A.indices, A.data, linked.flow, pieces, unit, run, layers)
 
 
 def by_majority(
-    distance: np.ndarray, place: np.ndarray, tried: Tried, weights: str, effort: float, run: Run
+    wide: Wide, tried: Tried, weights: str, effort: float, run: Run
 ) -> tuple[Linked, Joined, Staircase]:
     """What most of the numbers of neighbours tried say: a graph, its pieces joined, and how far.
 
-    `distance`, `place`: of enough neighbours.
+    `wide`: distances and places of enough neighbours.
     """
+    distance, place = wide
     most = min(most_neighbours(len(place)), place.shape[1])
     numbers = tuple(min(k, most) for k in tried)
     linked = {k: link(distance[:, :k], place[:, :k], weights, 1.0) for k in set(numbers)}

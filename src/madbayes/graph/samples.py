@@ -23,13 +23,15 @@ import numpy as np
 from madbayes._engine.threads import Run
 from madbayes._search.staircase import Staircase, in_words
 from madbayes.graph.linking import Linked, link, most_neighbours, reach, settle_borders
-from madbayes.graph.pieces import Tried, join_pieces, majority, tried
+from madbayes.graph.pieces import Tried, Wide, join_pieces, majority, tried
 from madbayes.graph.valleys import WEAK, Joined, chance, staircase
 
 MANY = 6_000  # rows of a cluster from which on samples are looked at
 SAMPLE = 4_000  # rows of one
+LEVEL = 0.05  # valleys as deep in all rows by chance: what is large shows in samples as well
+LAYERS = 2.0  # of rows along a boundary that a valley takes at least
 
-Among = Callable[[np.ndarray, int], tuple[np.ndarray, np.ndarray]]
+Among = Callable[[np.ndarray, int], Wide]
 
 
 def k_asked(n_neighbors: int, rows: int) -> int:
@@ -39,19 +41,19 @@ def k_asked(n_neighbors: int, rows: int) -> int:
 
 
 def by_samples(
-    distance: np.ndarray, place: np.ndarray, among: Among, numbers: Tried, weights: str,
-    effort: float, run: Run,
-) -> tuple[Linked, Joined, Staircase]:  # fmt: skip
+    among: Among, wide: Wide, numbers: Tried, weights: str, effort: float, run: Run
+) -> tuple[Linked, Joined, Staircase]:
     """The graph of all rows, their clusters and what would join them.
 
-    `distance`, `place`: of enough neighbours; `among` tells those of some rows among themselves.
+    `wide`: distances and places of enough neighbours; `among` tells those of some rows among
+    themselves.
     """
-    k = numbers[1]
-    linked = link(distance[:, :k], place[:, :k], weights, 1.0)
-    joined = join_pieces(linked, effort, run)
+    distance, nearest = (each[:, : numbers[1]] for each in wide)
+    linked = link(distance, nearest, weights, 1.0)
+    joined = join_pieces(linked, effort, run, layers=LAYERS)
     labels, n = joined.labels, joined.labels.size
-    order = np.lexsort((reach(distance[:, :k]), labels))
-    deep = np.flatnonzero(joined.z > chance(n))
+    order = np.lexsort((reach(distance), labels))
+    deep = np.flatnonzero(joined.z > chance(n, LEVEL))
     joined = joined.rest(int(labels.max()) + 1 - int(deep[0] if deep.size else len(joined.z)))
     labels, joins, remarks = joined.labels, [joined], []
     large = np.flatnonzero(np.bincount(labels) > MANY).tolist()
@@ -68,9 +70,8 @@ def by_samples(
         number = np.r_[c, first : first + part.labels.max()]
         labels[rows] = -1
         labels[sample] = number[part.labels]
-        adopt(labels, rows, place[:, :k], number)
-        beyond = chance(n) + part.beyond()  # as far as in the sample
-        joins.append(Joined(labels, beyond, number[part.pairs]))
+        adopt(labels, rows, nearest, number)
+        joins.append(Joined(labels, chance(n) + part.z, number[part.pairs]))
         large += [each for each in number.tolist() if (labels == each).sum() > MANY]
     joined = one_tree(labels, joins)
     path = staircase(joined, None)
@@ -89,7 +90,8 @@ def of_samples(
 ) -> tuple[tuple[np.ndarray, Joined] | None, bool]:
     """2. The rows of a sample and their clusters, None where they are one; and if samples agree.
 
-    Every so many of `rows` are a sample."""
+    Of each valley that is left the z beyond chance. Every so many of `rows` are a sample.
+    """
     step = rows.size / SAMPLE
     begin = step * np.arange(len(numbers)) / len(numbers)
     samples = [rows[(step * np.arange(SAMPLE) + at).astype(np.int64)] for at in begin]
@@ -101,9 +103,10 @@ def of_samples(
     choice = path.best()
     if choice.number == 1:
         return None, not choice.remarks
-    joined = joined.rest(choice.number)
-    settled = settle_borders(linked[k].A, joined.labels)
-    return (of[k], joined._replace(labels=settled)), not choice.remarks
+    rest = joined.rest(choice.number)
+    beyond = joined.beyond()[len(joined.z) - len(rest.z) :]
+    labels = settle_borders(linked[k].A, rest.labels)
+    return (of[k], Joined(labels, beyond, rest.pairs)), not choice.remarks
 
 
 def adopt(labels: np.ndarray, rows: np.ndarray, nearest: np.ndarray, numbers: np.ndarray) -> None:

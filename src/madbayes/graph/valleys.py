@@ -84,9 +84,9 @@ class Joined(NamedTuple):
         return self.z - np.minimum(chance(self.labels.size), least)
 
 
-def chance(rows: int) -> float:
+def chance(rows: int, level: float = LEVEL) -> float:
     """6. The z that chance does not reach."""
-    return float(-ndtri(LEVEL / max(rows, 1)))
+    return float(-ndtri(level / max(rows, 1)))
 
 
 def depth(middle: float, side: float, links: float, unit: float, spare: float) -> float:
