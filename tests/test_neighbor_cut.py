@@ -16,7 +16,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from madbayes import NeighborCut
 from madbayes._engine.threads import serial
 from madbayes._kernels.valleys import strands
-from madbayes.graph import communities, joining, neighbors
+from madbayes.graph import communities, joining, neighbor_cut, neighbors, samples
 from madbayes.graph.input import connected_part
 from madbayes.graph.joining import Clusters
 from madbayes.graph.linking import neighbour_graph
@@ -558,3 +558,80 @@ def test_the_two_ends_of_an_arc_count_as_two_places_of_a_ring(seed):
     angle, radius = r.uniform(0, 2 * np.pi, 700), 1 + 0.15 * r.normal(size=700)
     X = np.c_[radius * np.cos(angle), radius * np.sin(angle)]
     assert NeighborCut().fit(X).n_clusters_ == 1
+
+
+@pytest.fixture
+def few_are_many(monkeypatch):
+    """Clusters of more than 900 rows are looked at by samples of 600."""
+    monkeypatch.setattr(samples, "MANY", 900)
+    monkeypatch.setattr(neighbor_cut, "MANY", 900)
+    monkeypatch.setattr(samples, "SAMPLE", 600)
+
+
+def test_a_wide_valley_shows_in_samples_of_many_rows(monkeypatch):
+    X, y = make_blobs([6000, 6000], centers=[[0, 0], [4, 0]], random_state=0)
+    model = NeighborCut().fit(X)
+    assert model.n_clusters_ == 2 and ari(y, model.labels_) > 0.85
+    assert model.evidence_.number == 2 and model.evidence_.strength != "none"
+    monkeypatch.setattr(samples, "of_samples", lambda *given: (None, True))
+    assert NeighborCut().fit(X).n_clusters_ == 1  # all rows alone do not show it
+
+
+def test_small_clusters_show_in_all_rows_and_noise_is_whole():
+    r = np.random.default_rng(0)
+    noise = r.normal(size=(8_000, 2))
+    assert NeighborCut().fit(noise).n_clusters_ == 1
+    X = np.r_[noise, r.normal([8, 0], 0.1, size=(40, 2))]
+    model = NeighborCut().fit(X)
+    assert np.bincount(model.labels_).tolist() == [8_000, 40]
+
+
+def test_order_neighbours_and_format_do_not_matter_for_samples(few_are_many):
+    X, y = make_moons(2400, noise=0.12, random_state=3)
+    model = NeighborCut().fit(X)
+    assert model.n_clusters_ == 2 and ari(y, model.labels_) > 0.9
+    order = np.random.default_rng(0).permutation(len(X))
+    np.testing.assert_array_equal(
+        NeighborCut(random_state=1).fit(X[order]).labels_, model.labels_[order]
+    )
+    for k in (10, 30):
+        np.testing.assert_array_equal(NeighborCut(k, n_jobs=2).fit(X).labels_, model.labels_)
+    D = np.sqrt(((X[:, None] - X) ** 2).sum(axis=2))
+    np.testing.assert_array_equal(NeighborCut(metric="precomputed").fit(D).labels_, model.labels_)
+
+
+def test_samples_that_disagree_weaken_the_evidence(few_are_many, monkeypatch):
+    X, _ = make_moons(2400, noise=0.12, random_state=3)
+    assert not NeighborCut().fit(X).evidence_.remarks
+    look = samples.of_samples
+    monkeypatch.setattr(samples, "of_samples", lambda *given: (look(*given)[0], False))
+    choice = NeighborCut().fit(X).evidence_
+    assert choice.number == 2 and choice.strength == "weak" and "Samples" in choice.remarks[0]
+
+
+def test_rows_outside_of_a_sample_follow_their_links():
+    labels = np.array([0, -1, -1, 5, -1, 4, -1])
+    nearest = np.array([[1], [0], [1], [4], [5], [4], [6]])  # 5 is elsewhere, 6 links to itself
+    samples.adopt(labels, np.array([0, 1, 2, 4, 5, 6]), nearest, np.array([0, 4]))
+    assert labels.tolist() == [0, 0, 0, 5, 4, 4, 0]
+
+
+def test_joins_of_several_looks_are_one_tree():
+    labels = np.arange(5)
+    fine = Joined(labels, np.array([4.0, 6.0]), np.array([[0, 1], [1, 2]]))
+    look = Joined(labels, np.array([5.0, 4.5]), np.array([[1, 3], [3, 4]]))  # 1 was divided
+    tree = samples.one_tree(labels, [fine, look])
+    assert tree.z.tolist() == [4.0, 5.0, 5.0, 6.0]  # 4.5 comes after the 5
+    for number, expected in ((4, [0, 0, 1, 2, 3]), (2, [0, 0, 1, 0, 0]), (1, [0] * 5)):
+        assert tree.at(number).tolist() == expected
+
+
+def test_a_long_boundary_of_few_layers_has_no_valley():
+    X = np.random.default_rng(0).uniform(size=(3_000, 2)) * [30, 1]
+    _, place = Neighbours(X, "euclidean", 1, 0, "auto").of_themselves(15)
+    A = neighbour_graph(place, "uniform")
+    side = (X[:, 1] > 0.5).astype(np.int32)  # along the strip: every row is near the boundary
+    pair = np.array([0]), np.array([1])
+    for layers, valley in ((0.0, True), (50.0, False)):
+        clusters = Clusters(A.indptr, A.indices, A.data, A.data, side, 7.5, layers)
+        assert (clusters.depths(*pair, clusters.room())[0] > NONE) == valley

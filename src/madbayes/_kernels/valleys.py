@@ -183,13 +183,16 @@ def lower_side(flows, at, m, height, order, room):
 @kernel
 def valleys(
     indptr, indices, walk, flow, plain, piece, first, links, linked, cluster, follows, size,
-    ones, others, limit, steps, height, where, whole, real, J, W, V, lanes, middle, side, across,
+    ones, others, limit, layers, steps, height,
+    where, whole, real, J, W, V, lanes, middle, side, across,
 ):  # fmt: skip
     """The valley between each of `ones` and its one of `others`: middle and side by `flow`, and the
     side by `walk`; of one strand each, where edges cross in several.
 
-    The first is inf where there is no valley. `where`: -1 for each node of the graph, before and
-    after. `whole`, `real`, `J`, `W`, `V`, `lanes`: room. `plain`: each edge weighs 1 or 1/2.
+    The first is inf where there is no valley, and where `limit` nodes of a side are no more than so
+    many `layers` along the boundary: which of the next are among them is chance. `where`: -1 for
+    each node of the graph, before and after. `whole`, `real`, `J`, `W`, `V`, `lanes`: room.
+    `plain`: each edge weighs 1 or 1/2.
     """
     node, order, rank, root, spare = whole[0], whole[1], whole[2], whole[3], whole[4]
     level, new, degree, flows, walks, weight = real[0], real[1], real[2], real[3], real[4], real[5]
@@ -197,24 +200,28 @@ def valleys(
         a, b = ones[t], others[t]
         if size[b] < size[a] or (size[b] == size[a] and b < a):
             a, b = b, a
-        m, sign = 0, -1.0
+        m, sign, seen = 0, -1.0, True
         for _ in range(2):
+            begin = m
             m = near_border(
                 indptr, indices, piece, first, links, linked, cluster, follows,
                 a, b, limit, sign, where, node, level, m,
             )  # fmt: skip
+            seen &= m < begin + limit or abs(level[m - 1]) > layers
             a, b, sign = b, a, 1.0
         ptr = whole[5, : m + 1]
         take_edges(indptr, indices, walk, flow, node, m, where, ptr, J, W, V)
         for i in range(m):
             where[node[i]] = -1
+        middle[t], side[t], across[t] = np.inf, 1.0, 0.0
+        if not seen:
+            continue
         if plain:
             plain_levels(ptr, J, W, level, new, degree, weight, lanes, whole[6], steps)
         else:
             levels(ptr, J, W, level, new, degree, steps)
         sort(level, 0, m, order, spare)
         at = profile(ptr, J, W, V, order, rank, spare, flows, walks)
-        middle[t], side[t], across[t] = np.inf, 1.0, 0.0
         if 1 <= at <= m - 3:
             lower = lower_side(flows, at, m, height, order, spare)
             # strands are counted at the first place from the middle that is as high as the side:

@@ -39,11 +39,15 @@ class Clusters:
 
     def __init__(
         self, indptr: np.ndarray, indices: np.ndarray, walk: np.ndarray, flow: np.ndarray,
-        piece: np.ndarray, unit: float,
+        piece: np.ndarray, unit: float, layers: float = 0.0,
     ) -> None:  # fmt: skip
         k = int(piece.max(initial=-1)) + 1
         plain = bool(((walk == 1.0) | (walk == 0.5)).all())
-        self.unit, self.spare = unit, SPARE * float(walk.mean()) if walk.size else 1.0
+        self.layers, self.unit, self.spare = (
+            layers,
+            unit,
+            SPARE * float(walk.mean()) if walk.size else 1.0,
+        )
         first = np.r_[0, np.cumsum(np.bincount(piece, minlength=k))]
         # Nodes of a piece next to each other; the links of a node stay in their order
         order, place = np.argsort(piece, kind="stable"), np.empty(piece.size, np.uint32)
@@ -82,7 +86,7 @@ class Clusters:
     def depths(self, ones: np.ndarray, others: np.ndarray, room: Room) -> list[float]:
         """2 to 4. z of the valleys between clusters."""
         found = np.empty((3, len(ones)))
-        valleys(*self.given, ones, others, LIMIT, STEPS, HEIGHT, *room, *found)
+        valleys(*self.given, ones, others, LIMIT, self.layers, STEPS, HEIGHT, *room, *found)
         return [depth(a, b, c, self.unit, self.spare) for a, b, c in found.T.tolist()]
 
     def now(self, a: int, b: int) -> tuple[int, ...]:
@@ -105,9 +109,13 @@ def join(
     labels: np.ndarray,
     unit: float,
     run: Run,
+    layers: float = 0.0,
 ) -> Joined:
-    """2 to 5, until nothing is linked any more; `unit` links come and go together."""
-    clusters = Clusters(indptr, indices, walk, flow, labels, unit)
+    """2 to 5, until nothing is linked any more; `unit` links come and go together.
+
+    `layers`: a boundary so long that the nodes that are looked at are fewer layers has no valley.
+    """
+    clusters = Clusters(indptr, indices, walk, flow, labels, unit, layers)
     k = clusters.size.size
     once = clusters.linked[0] < clusters.linked[1]
     ones, others = (each[once] for each in clusters.linked)

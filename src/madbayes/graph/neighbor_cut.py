@@ -5,8 +5,9 @@
    resolution θ (`search.py`); with a resolution given, that is the answer. Otherwise, of few rows,
    only the nearest of the neighbours count.
 3. *Valleys* (`valleys.py`): pieces without a valley between them are joined.
-4. *Majority*: unless there are many rows, 2 and 3 with 10, 15 and 30 neighbours; where their
-   numbers of clusters differ the evidence is weak, and the one in the middle is taken.
+4. *Majority*: 2 and 3 with 10, 15 and 30 neighbours; where their numbers of clusters differ the
+   evidence is weak, and the one in the middle is taken. Of many rows 2 and 3 once, and then 4 for
+   samples of each large cluster (`samples.py`).
 5. *Borders*: a row goes to the cluster that holds more of its links than its own.
 6. *Second look* (`communities.py`): rows of many columns without clear valleys are divided where
    links keep to communities more than they would without clusters.
@@ -14,6 +15,7 @@
    divided into them.
 """
 
+from functools import partial
 from typing import Any, Self
 
 import numpy as np
@@ -30,14 +32,13 @@ from madbayes.graph.communities import second_look
 from madbayes.graph.graph_cut import check_resolution
 from madbayes.graph.input import check_graph, connected_part
 from madbayes.graph.linking import Linked, alike, link, narrowed, reach, settle_borders
-from madbayes.graph.neighbors import Neighbours, of_distances, unrounded
+from madbayes.graph.neighbors import Neighbours, among_distances, of_distances, unrounded
 from madbayes.graph.new_rows import NewRowsMixin
 from madbayes.graph.pieces import by_majority, join_pieces, tried
+from madbayes.graph.samples import MANY, Among, by_samples, k_asked
 from madbayes.graph.search import NOTHING, Division, least_resolution, measure, search
 from madbayes.graph.strands import untangled
 from madbayes.graph.valleys import staircase, with_curves
-
-DOUBTED = 10_000  # rows up to which other numbers of neighbours are tried as well
 
 
 class NeighborCut(NewRowsMixin, SaveMixin, ClusterMixin, BaseEstimator):
@@ -65,10 +66,11 @@ class NeighborCut(NewRowsMixin, SaveMixin, ClusterMixin, BaseEstimator):
     ----------
     n_neighbors : int, default=15
         Each row is linked to so many nearest rows (to all others, if there are fewer). Lower values
-        see thinner gaps, higher ones need fewer rows to be sure. With ``resolution="auto"`` and up
-        to 10,000 rows, cuts with 10, 15 and 30 neighbours decide by majority, whatever is asked
-        for between 10 and 30; else with two thirds, once and twice as many. A cut looks at the
-        nearest 0.7 √n_rows of them (8 at least): more would reach over the gaps.
+        see thinner gaps, higher ones need fewer rows to be sure. With ``resolution="auto"`` cuts
+        with 10, 15 and 30 neighbours decide by majority, whatever is asked for between 10 and 30;
+        else with two thirds, once and twice as many. A cut looks at the nearest 0.7 √n_rows of them
+        (8 at least): more would reach over the gaps. More than 6,000 rows are cut with 15, and each
+        cluster of so many by majority of three samples of 4,000: what is wide shows in those only.
     metric : str or callable, default="euclidean"
         "cosine", or any other of `sklearn.neighbors.NearestNeighbors`. "precomputed": X holds the
         distances between the rows, all of them or (sparse) those to the nearest, as from
@@ -175,17 +177,20 @@ class NeighborCut(NewRowsMixin, SaveMixin, ClusterMixin, BaseEstimator):
         rng = check_random_state(self.random_state)
         forget(self)
         with workers(self.n_jobs) as run:
-            linked, wide = self._link(X, rng, doubts=resolution == "auto" and hint is None)
+            linked, wide, among = self._link(X, rng, resolution == "auto" and hint is None)
             graph, used = connected_part(linked.A, "normalized")
             if resolution == "auto":
-                if wide is None:
+                if wide is None or among is None:
                     near = narrowed(linked, self.weights)
                     given = (graph, used) if near is linked else None
                     joined = join_pieces(near, effort, run, given)
                     self.path_ = staircase(joined, hint)
                 else:
-                    k = self.n_neighbors
-                    near, joined, self.path_ = by_majority(*wide, k, self.weights, effort, run)
+                    divide = by_majority
+                    if len(wide[0]) > MANY:
+                        divide = partial(by_samples, among)
+                    cuts = tried(self.n_neighbors), self.weights, effort, run
+                    near, joined, self.path_ = divide(wide, *cuts)
                 labels = settle_borders(near.A, joined.at(self.path_.best().number))
                 if hint is None:
                     again = second_look(self._neighbours, near, labels, self.path_, self.weights)
@@ -226,20 +231,21 @@ class NeighborCut(NewRowsMixin, SaveMixin, ClusterMixin, BaseEstimator):
 
     def _link(
         self, X: Any, rng: np.random.RandomState, doubts: bool
-    ) -> tuple[Linked, tuple[np.ndarray, np.ndarray] | None]:
-        """1. The graph of the rows; for `doubts` distances and places of all neighbours that are
-        tried, or None where there are too many rows for that."""
+    ) -> tuple[Linked, tuple[np.ndarray, np.ndarray] | None, Among | None]:
+        """1. The graph of the rows; for `doubts` distances and places of the neighbours that are
+        tried, and who knows those of other rows, or None where nobody does."""
         k = check_count("n_neighbors", self.n_neighbors)
+        among: Among
         self._neighbours = cell = None
         if self._given() == "connectivities":
             A = check_graph(X, self)
-            return Linked(A, A.data, None, None, 1.0), None
+            return Linked(A, A.data, None, None, 1.0), None, None
         if self._given() == "precomputed":
             D = self._distances(X, reset=True)
-            doubts = doubts and D.shape[0] <= DOUBTED and not sp.issparse(D)
-            asked = min(max(tried(k)) if doubts else k, D.shape[0] - 1)
-            distance, place = of_distances(D, asked, themselves=True)
-            recall = 1.0
+            doubts = doubts and not sp.issparse(D)
+            asked = k_asked(k, D.shape[0]) if doubts else k
+            distance, place = of_distances(D, min(asked, D.shape[0] - 1), themselves=True)
+            among, recall = partial(among_distances, D), 1.0
         else:
             X = check_rows(self, X)
             X = X if X.dtype in (np.float32, np.float64) else X.astype(np.float64)
@@ -247,13 +253,12 @@ class NeighborCut(NewRowsMixin, SaveMixin, ClusterMixin, BaseEstimator):
             if isinstance(self.metric, str) and self.metric == "euclidean" and not sp.issparse(X):
                 X, cell = unrounded(X, k)
             near = Neighbours(X, self.metric, self.n_jobs, seed, self.approximate)
-            doubts = doubts and X.shape[0] <= DOUBTED
-            asked = max(tried(k)) if doubts else k
+            asked = k_asked(k, X.shape[0]) if doubts else k
             distance, place = near.of_themselves(min(asked, X.shape[0] - 1))
-            recall = near.recall(place[:, :k])
+            among, recall = near.among, near.recall(place[:, :k])
             self._neighbours = near
         linked = link(distance[:, :k], place[:, :k], self.weights, recall)._replace(cell=cell)
-        return linked, (distance, place) if doubts else None
+        return (linked, (distance, place), among) if doubts else (linked, None, None)
 
     def _store(
         self, linked: Linked, labels: np.ndarray, division: Division, used: np.ndarray

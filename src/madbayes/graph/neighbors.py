@@ -67,6 +67,10 @@ class Neighbours:
             return self.finished(*self.by_blocks(self.X, k, themselves=True))
         return others(*self.ask(self.X, k + 1), k)
 
+    def among(self, rows: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
+        """The same for some of the rows alone."""
+        return Neighbours(self.X[rows], self.metric, self.n_jobs, 0, False).of_themselves(k)
+
     def of(self, X: Any, k: int) -> tuple[np.ndarray, np.ndarray]:
         """The same for other rows."""
         X = self.prepared(X)
@@ -182,6 +186,11 @@ def others(
     own[~own.any(axis=1), -1] = True
     keep = np.argsort(own, axis=1, kind="stable")[:, :k]
     return np.take_along_axis(distance, keep, 1), np.take_along_axis(index, keep, 1)
+
+
+def among_distances(D: np.ndarray, rows: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
+    """The k nearest of some rows among themselves."""
+    return of_distances(D[np.ix_(rows, rows)], k, themselves=True)
 
 
 def of_distances(D: Any, k: int, *, themselves: bool) -> tuple[np.ndarray, np.ndarray]:

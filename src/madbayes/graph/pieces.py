@@ -11,10 +11,12 @@ from madbayes.graph.linking import Linked, link, most_neighbours, reach
 from madbayes.graph.search import one_run
 from madbayes.graph.valleys import PIECES, Joined, links_together, staircase, vote
 
+Tried = tuple[int, ...]
+Wide = tuple[np.ndarray, np.ndarray]
 TRIED = (10, 15, 30)  # neighbours that decide, where the number asked for is between them
 
 
-def tried(n_neighbors: int) -> tuple[int, ...]:
+def tried(n_neighbors: int) -> Tried:
     """Numbers of neighbours whose cuts are compared."""
     if TRIED[0] <= n_neighbors <= TRIED[-1]:
         return TRIED
@@ -22,7 +24,11 @@ def tried(n_neighbors: int) -> tuple[int, ...]:
 
 
 def join_pieces(
-    linked: Linked, effort: float, run: Run, given: tuple[Graph, np.ndarray] | None = None
+    linked: Linked,
+    effort: float,
+    run: Run,
+    given: tuple[Graph, np.ndarray] | None = None,
+    layers: float = 0.0,
 ) -> Joined:
     """Cut the graph at a high resolution and join the pieces; rows without a link are on their own.
 
@@ -43,21 +49,31 @@ def join_pieces(
     alone = np.setdiff1d(np.arange(A.shape[0]), used)
     pieces[alone] = first + np.arange(alone.size)
     k = None if linked.nearest is None else linked.nearest.shape[1]
-    return join(A.indptr, A.indices, A.data, linked.flow, pieces, links_together(A, k), run)
+    unit = links_together(A, k)
+    return join(A.indptr, A.indices, A.data, linked.flow, pieces, unit, run, layers)
 
 
 def by_majority(
-    distance: np.ndarray, place: np.ndarray, n_neighbors: int, weights: str, effort: float, run: Run
+    wide: Wide, tried: Tried, weights: str, effort: float, run: Run
 ) -> tuple[Linked, Joined, Staircase]:
     """What most of the numbers of neighbours tried say: a graph, its pieces joined, and how far.
 
-    `distance`, `place`: of enough neighbours.
+    `wide`: distances and places of enough neighbours.
     """
+    distance, place = wide
     most = min(most_neighbours(len(place)), place.shape[1])
-    numbers = tuple(min(k, most) for k in tried(n_neighbors))
+    numbers = tuple(min(k, most) for k in tried)
     linked = {k: link(distance[:, :k], place[:, :k], weights, 1.0) for k in set(numbers)}
+    k, joined, path = majority(linked, numbers, effort, run)
+    return linked[k], joined, path
+
+
+def majority(
+    linked: dict[int, Linked], numbers: Tried, effort: float, run: Run
+) -> tuple[int, Joined, Staircase]:
+    """Graphs by their numbers of neighbours, cut and joined: who decides, and what that says."""
     largest_first = sorted(linked, reverse=True)  # it takes as long as the two others
     done = run(lambda k: join_pieces(linked[k], effort, serial), largest_first)
     joined = dict(sorted(zip(largest_first, done, strict=True)))
     k, path = vote({k: staircase(each, None) for k, each in joined.items()}, numbers)
-    return linked[k], joined[k], path
+    return k, joined[k], path

@@ -69,11 +69,24 @@ class Joined(NamedTuple):
         kept = np.unique(np.array(root, dtype=np.int64)[there])
         return np.searchsorted(kept, root).astype(np.int32)[self.labels]
 
+    def rest(self, number: int) -> "Joined":
+        """What is left to be joined when there are so many clusters."""
+        whole, pieces = self.at(number), int(self.labels.max(initial=-1)) + 1
+        of_piece = np.empty(pieces, np.int64)
+        of_piece[self.labels] = whole
+        done = pieces - number
+        return Joined(whole, self.z[done:], of_piece[self.pairs[done:]])
+
     def beyond(self) -> np.ndarray:
         """6. By how much each z is beyond what is asked of it."""
         before = np.maximum.accumulate(np.r_[0.0, self.z])[:-1]
-        chance = -ndtri(LEVEL / max(self.labels.size, 1))
-        return self.z - np.minimum(chance, np.maximum(LEAST, APART * before))
+        least = np.maximum(LEAST, APART * before)
+        return self.z - np.minimum(chance(self.labels.size), least)
+
+
+def chance(rows: int, level: float = LEVEL) -> float:
+    """6. The z that chance does not reach."""
+    return float(-ndtri(level / max(rows, 1)))
 
 
 def depth(middle: float, side: float, links: float, unit: float, spare: float) -> float:
@@ -139,17 +152,13 @@ def with_curves(joined: Joined, path: Staircase, labels: np.ndarray) -> Staircas
     joined before anything else, and the evidence is moderate at most.
     """
     before = path.best()
-    whole, pieces = joined.at(before.number), int(joined.labels.max()) + 1
-    of_piece = np.empty(pieces, np.int64)
-    of_piece[joined.labels] = whole
+    rest = joined.rest(before.number)
     further = np.arange(before.number, int(labels.max()) + 1)
-    first = [np.bincount(whole[labels == each]).argmax() for each in further]
-    done = pieces - before.number
-    chance = -ndtri(LEVEL / labels.size) + CURVED
+    first = [np.bincount(rest.labels[labels == each]).argmax() for each in further]
     divided = Joined(
         labels,
-        np.r_[np.full(further.size, chance), joined.z[done:]],
-        np.vstack([np.c_[first, further], of_piece[joined.pairs[done:]]]),
+        np.r_[np.full(further.size, chance(labels.size) + CURVED), rest.z],
+        np.vstack([np.c_[first, further], rest.pairs]),
     )
     path = staircase(divided, None)
     support = CURVED if before.number == 1 else min(before.support, CURVED)
