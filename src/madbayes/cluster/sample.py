@@ -13,6 +13,7 @@ from madbayes._search.division import without_gaps
 from madbayes.cluster.links import squared_distances
 
 SAMPLE_ROWS = 32_768
+AT_ONCE = 2048  # rows whose distances are measured at once
 SAMPLE_VALUES = 16_000_000  # rows × columns of the sample, for many columns
 SPARSE_ROWS = 8_192  # of a CSR matrix of many columns, which stays sparse
 KEEP_COLUMNS = 10  # so few are not reduced to components
@@ -74,13 +75,15 @@ def lonely_rows(X: Any, rng: np.random.Generator, group: int = 5) -> tuple[np.nd
     if group < 1:
         return np.zeros(n, bool), np.inf
     some = rng.choice(n, min(n, 256), replace=False)
-    D = squared_distances(X, X[some])
-    apart = D[some]
+    apart = squared_distances(X[some], X[some])
     apart = apart[apart > 0]
     limit = 4.0 * np.median(apart) if apart.size else np.inf
     second = min(1, len(some) - 1)  # the nearest may be the row itself
-    D.partition(second, axis=1)
-    lonely = D[:, second] > limit
+    lonely = np.empty(n, bool)
+    for a in range(0, n, AT_ONCE):  # fresh memory for all at once takes longer than the products
+        D = squared_distances(X[a : a + AT_ONCE], X[some])
+        D.partition(second, axis=1)
+        lonely[a : a + AT_ONCE] = D[:, second] > limit
     for i in np.flatnonzero(lonely):
         near = squared_distances(X[i : i + 1], X)[0] <= limit
         lonely[i] = near.sum() <= group
