@@ -511,6 +511,14 @@ def test_noise_of_many_columns_is_one_cluster(name, metric, X):
     assert model.evidence_.strength == "none"
 
 
+@pytest.mark.parametrize("dense", [False, True])
+def test_sparse_noise_of_very_many_columns_is_one_cluster(dense):
+    """Its leading axes are not independent, as its columns are."""
+    X = sp.random(1500, 300, 0.05, format="csr", random_state=1)
+    model = NeighborCut(metric="cosine").fit(X.toarray() if dense else X)
+    assert model.n_clusters_ == 1
+
+
 def test_references_keep_what_is_not_clusters():
     X, _ = overlapping(300, 12)
     X[:, 3] = X[:, 2]  # an axis without any variance

@@ -19,11 +19,12 @@ only a cluster of more than half of the rows: a few rows far off say nothing of 
    times that of every reference (docs/adr/0016).
 
 In more than `COLUMNS` columns: in fewer, shapes without valleys are whole. Of many rows and of very
-many columns a sample and the leading principal axes are tested.
+many columns a sample and the leading principal axes are tested, (b) on the columns as well.
 """
 
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -63,7 +64,8 @@ def second_look(
         order = order[labels[order] == np.bincount(labels).argmax()]
     if order.size < FEWEST or 2 * order.size <= labels.size:
         return None
-    X = sample(rows, order)
+    some = order[np.linspace(0, order.size - 1, min(ROWS, order.size)).astype(np.int64)]
+    X = leading(rows.X[some], rows)
     k = min(linked.distance.shape[1], most_neighbours(len(X)))
     parts, chance = None, 0.0
     if X.shape == rows.X.shape:  # its graph is there
@@ -73,6 +75,11 @@ def second_look(
     for reference in references(X, np.random.RandomState(0)):
         chance = max(chance, tested(reference, rows, k, weights))
         if own <= MARGIN * chance:
+            return None
+    if rows.X.shape[1] > WIDE:  # 1b again: the leading axes of independent columns are not
+        given, rng = rows.X[some], np.random.RandomState(0)
+        least = MARGIN * tested(shuffled(given, rng), rows, k, weights)
+        if tested(given, rows, k, weights) <= least:
             return None
     if parts is None:
         parts = communities(linked.A[order][:, order])[1]
@@ -122,17 +129,15 @@ def staircase_of(
     return replace(path, choice=choice, labels=labels_of)
 
 
-def sample(rows: Neighbours, order: np.ndarray) -> np.ndarray:
-    """What is tested: some of the rows, of very many columns their leading axes."""
-    some = order[np.linspace(0, order.size - 1, min(ROWS, order.size)).astype(np.int64)]
-    X = rows.X[some]
+def leading(X: Any, like: Neighbours) -> np.ndarray:
+    """What is tested: rows, or their leading axes if they have very many columns."""
     if X.shape[1] <= WIDE:
         return np.asarray(X.toarray() if sp.issparse(X) else X, np.float64)
     U, s, _ = randomized_svd(X, min(AXES, *X.shape), random_state=0)
-    return rows.prepared(U * s)
+    return like.prepared(U * s)
 
 
-def tested(X: np.ndarray, like: Neighbours, k: int, weights: str) -> float:
+def tested(X: Any, like: Neighbours, k: int, weights: str) -> float:
     """2. The modularity of the graph of k neighbours."""
     distance, place = Neighbours(X, like.metric, like.n_jobs, 0, False).of_themselves(k)
     order = np.argsort(reach(distance), kind="stable")
@@ -156,7 +161,11 @@ def references(X: np.ndarray, rng: np.random.RandomState) -> Iterator[np.ndarray
     yield (normal * lengths[:, None] * spread) @ axes.T + middle
 
 
-def shuffled(X: np.ndarray, rng: np.random.RandomState) -> np.ndarray:
+def shuffled(X: Any, rng: np.random.RandomState) -> Any:
+    """The values of each column in another order; of CSR each in a row of its own, about."""
+    if sp.issparse(X):
+        rows = rng.randint(X.shape[0], size=X.nnz)
+        return sp.csr_array((X.data, (rows, X.indices)), X.shape)
     return np.column_stack([rng.permutation(column) for column in X.T])
 
 
