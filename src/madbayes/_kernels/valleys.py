@@ -210,7 +210,8 @@ def valleys(
             seen &= m < begin + limit or abs(level[m - 1]) > layers
             a, b, sign = b, a, 1.0
         ptr = whole[5, : m + 1]
-        take_edges(indptr, indices, walk, flow, node, m, where, ptr, J, W, V)
+        if seen:
+            take_edges(indptr, indices, walk, flow, node, m, where, ptr, J, W, V)
         for i in range(m):
             where[node[i]] = -1
         middle[t], side[t], across[t] = np.inf, 1.0, 0.0

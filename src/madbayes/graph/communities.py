@@ -65,7 +65,8 @@ def second_look(
     if order.size < FEWEST or 2 * order.size <= labels.size:
         return None
     some = order[np.linspace(0, order.size - 1, min(ROWS, order.size)).astype(np.int64)]
-    X = leading(rows.X[some], rows)
+    given = rows.X[some]
+    X = leading(given, rows)
     k = min(linked.distance.shape[1], most_neighbours(len(X)))
     parts, chance = None, 0.0
     if X.shape == rows.X.shape:  # its graph is there
@@ -77,8 +78,7 @@ def second_look(
         if own <= MARGIN * chance:
             return None
     if rows.X.shape[1] > WIDE:  # 1b again: the leading axes of independent columns are not
-        given, rng = rows.X[some], np.random.RandomState(0)
-        least = MARGIN * tested(shuffled(given, rng), rows, k, weights)
+        least = MARGIN * tested(shuffled(given, np.random.RandomState(0)), rows, k, weights)
         if tested(given, rows, k, weights) <= least:
             return None
     if parts is None:

@@ -43,11 +43,8 @@ class Clusters:
     ) -> None:  # fmt: skip
         k = int(piece.max(initial=-1)) + 1
         plain = bool(((walk == 1.0) | (walk == 0.5)).all())
-        self.layers, self.unit, self.spare = (
-            layers,
-            unit,
-            SPARE * float(walk.mean()) if walk.size else 1.0,
-        )
+        self.layers, self.unit = layers, unit
+        self.spare = SPARE * float(walk.mean()) if walk.size else 1.0
         first = np.r_[0, np.cumsum(np.bincount(piece, minlength=k))]
         # Nodes of a piece next to each other; the links of a node stay in their order
         order, place = np.argsort(piece, kind="stable"), np.empty(piece.size, np.uint32)

@@ -16,15 +16,14 @@ docs/adr/0016 has the figures.
 """
 
 from collections.abc import Callable
-from dataclasses import replace
 
 import numpy as np
 
 from madbayes._engine.threads import Run
-from madbayes._search.staircase import Staircase, in_words
+from madbayes._search.staircase import Staircase
 from madbayes.graph.linking import Linked, link, most_neighbours, reach, settle_borders
 from madbayes.graph.pieces import Tried, Wide, join_pieces, majority, tried
-from madbayes.graph.valleys import WEAK, Joined, chance, staircase
+from madbayes.graph.valleys import Joined, chance, doubted, staircase
 
 MANY = 6_000  # rows of a cluster from which on samples are looked at
 SAMPLE = 4_000  # rows of one
@@ -53,16 +52,14 @@ def by_samples(
     joined = join_pieces(linked, effort, run, layers=LAYERS)
     labels, n = joined.labels, joined.labels.size
     order = np.lexsort((reach(distance), labels))
-    deep = np.flatnonzero(joined.z > chance(n, LEVEL))
-    joined = joined.rest(int(labels.max()) + 1 - int(deep[0] if deep.size else len(joined.z)))
-    labels, joins, remarks = joined.labels, [joined], []
+    joined = joined.rest(joined.before(joined.z > chance(n, LEVEL)))
+    labels, joins, sure = joined.labels, [joined], True
     large = np.flatnonzero(np.bincount(labels) > MANY).tolist()
     while large:
         c = large.pop()
         rows = order[labels[order] == c]
         found, agree = of_samples(rows, among, numbers, weights, effort, run)
-        if not agree:
-            remarks = ["Samples of the rows do not agree on the number of clusters"]
+        sure &= agree
         if found is None:
             continue
         sample, part = found
@@ -75,13 +72,8 @@ def by_samples(
         large += [each for each in number.tolist() if (labels == each).sum() > MANY]
     joined = one_tree(labels, joins)
     path = staircase(joined, None)
-    if remarks:
-        choice = path.best()
-        support = 0.0 if choice.number == 1 else WEAK
-        choice = replace(
-            choice, support=support, strength=in_words(support), remarks=(*choice.remarks, *remarks)
-        )
-        path = replace(path, choice=choice)
+    if not sure:
+        path = doubted(path, "Samples of the rows do not agree on the number of clusters")
     return linked, joined, path
 
 

@@ -69,6 +69,11 @@ class Joined(NamedTuple):
         kept = np.unique(np.array(root, dtype=np.int64)[there])
         return np.searchsorted(kept, root).astype(np.int32)[self.labels]
 
+    def before(self, deep: np.ndarray) -> int:
+        """How many clusters there are before the first join that is `deep`."""
+        first = np.flatnonzero(deep)
+        return int(self.labels.max(initial=-1)) + 1 - int(first[0] if first.size else deep.size)
+
     def rest(self, number: int) -> "Joined":
         """What is left to be joined when there are so many clusters."""
         whole, pieces = self.at(number), int(self.labels.max(initial=-1)) + 1
@@ -115,8 +120,7 @@ def staircase(joined: Joined, hint: int | None) -> Staircase:
     pieces = int(joined.labels.max(initial=-1)) + 1
     least = pieces - len(joined.z)  # linked by nothing
     beyond = joined.beyond()
-    deep = np.flatnonzero(beyond > 0)
-    supported = pieces - int(deep[0]) if deep.size else least
+    supported = joined.before(beyond > 0)
     number = supported if hint is None else int(np.clip(hint, least, pieces))
     rising = np.clip(np.maximum.accumulate(joined.z), NONE, 30.0)
     price = np.exp(rising)
@@ -185,10 +189,15 @@ def vote(paths: dict[int, Staircase], tried: tuple[int, ...]) -> tuple[int, Stai
     differ = [k for k in paths if number[k] != middle]
     if not differ:
         return decides, path
-    choice = path.best()
     found = " and ".join(f"{number[k]} with {k}" for k in differ)
     remark = f"The number depends on the neighbours that count: it would be {found}"
+    return decides, doubted(path, remark)
+
+
+def doubted(path: Staircase, remark: str) -> Staircase:
+    """The same with weak evidence, and why."""
+    choice = path.best()
     support = 0.0 if choice.number == 1 else WEAK
     remarks = (*choice.remarks, remark)
     choice = replace(choice, support=support, strength=in_words(support), remarks=remarks)
-    return decides, replace(path, choice=choice)
+    return replace(path, choice=choice)
