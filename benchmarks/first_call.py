@@ -71,7 +71,7 @@ class Shares:
                 begin, inside = stack.pop()
                 spent = time.thread_time() - begin
                 function = event.data["dispatcher"].py_func
-                home = function.__module__.replace("madbayes._kernels.", "")
+                home = function.__module__.replace("madbayes.", "")
                 home = "numba" if home.startswith("numba") else home
                 entry = seen[f"{home}.{function.__qualname__.split('.')[0]}"]
                 entry[0] += 1

@@ -125,9 +125,9 @@ def fit_once(task):
 def first_pass(task):
     """The first pass, `predict`, and the bare product of rows and centres, in turns."""
     from madbayes import KMeans
-    from madbayes._engine.partition import Partition
-    from madbayes._engine.rows import Rows
-    from madbayes._engine.threads import workers
+    from madbayes._partition.partition import Partition
+    from madbayes._rows.rows import Rows
+    from madbayes._rows.threads import workers
 
     rows, start = np.load(task["rows"]), np.load(task["start"])
     with warnings.catch_warnings():

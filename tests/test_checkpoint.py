@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from madbayes import DPMeans, KMeans
-from madbayes._estimators import checkpoint as module
-from madbayes._estimators.checkpoint import Checkpoint
+from madbayes._model import checkpoint as module
+from madbayes._model.checkpoint import Checkpoint
 
 
 def blobs(n, d, k, seed, dtype=np.float64):
@@ -100,7 +100,7 @@ SCRIPT = """
 import sys, time
 import numpy as np
 from madbayes import KMeans, DPMeans
-from madbayes._estimators import checkpoint
+from madbayes._model import checkpoint
 checkpoint.SECONDS = checkpoint.SHARE = 0.0
 real = checkpoint.write
 def slowly(path, header, arrays):

@@ -343,8 +343,8 @@ def test_large_tables_stay_on_disk(tmp_path, monkeypatch):
     options = ["--quiet", "--no-plot", "--no-report", "--standardize", "yes"]
     assert cli.main(["cluster", str(folder), "--out", "one", *options]) == 0
     monkeypatch.setattr("os.sysconf", lambda name: 64)  # a very small machine
-    monkeypatch.setattr("madbayes.cluster.solve.DISK_VALUES", 1000)
-    monkeypatch.setattr("madbayes.cluster.solve.CORE_ROWS", (2000, 2000))
+    monkeypatch.setattr("madbayes.kmeans.solve.DISK_VALUES", 1000)
+    monkeypatch.setattr("madbayes.kmeans.solve.CORE_ROWS", (2000, 2000))
     monkeypatch.setattr("madbayes.cli.answer.LINES", 1234)
     assert cli.main(["cluster", str(folder), "--out", "two", *options]) == 0
     first, second = (Path(name, "labels.csv").read_text().splitlines() for name in ("one", "two"))

@@ -10,11 +10,11 @@ from reference.collapsed_dp_means import collapsed_dp_means as plain
 from reference.partitions import objective
 from sklearn.exceptions import ConvergenceWarning
 
-import madbayes._engine.checks as checks
-import madbayes.cluster.collapsed_dp_means as module
+import madbayes._rows.checks as checks
+import madbayes.kmeans.collapsed_dp_means as module
 from madbayes import CollapsedDPMeans, DPMeans, penalties
-from madbayes._kernels.collapsed import pass_over_rows
-from madbayes.cluster.collapsed_dp_means import collapsed_dp_means
+from madbayes.kmeans.collapsed_dp_means import collapsed_dp_means
+from madbayes.kmeans.collapsed_kernels import pass_over_rows
 
 
 def blobs(n, d, k, seed):

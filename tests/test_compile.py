@@ -13,7 +13,7 @@ import pytest
 from numba.core.dispatcher import Dispatcher
 
 import madbayes
-from madbayes import _kernels
+from madbayes import _jit
 from madbayes.compile import main, tasks
 
 
@@ -40,8 +40,8 @@ def test_the_cache_is_filled_and_the_log_says_so(tmp_path):
 def test_a_compilation_is_logged_once(caplog):
     from numba.core import event
 
-    from madbayes._engine.progress import _Compiling
-    from madbayes._kernels.moves import sweep
+    from madbayes._partition.moves import sweep
+    from madbayes._rows.progress import _Compiling
 
     class Event:
         def __init__(self):
@@ -57,9 +57,10 @@ def test_a_compilation_is_logged_once(caplog):
 
 
 def all_kernels():
-    for found in pkgutil.iter_modules(_kernels.__path__):
-        module = importlib.import_module(f"madbayes._kernels.{found.name}")
-        yield from (f for f in vars(module).values() if isinstance(f, Dispatcher))
+    for found in pkgutil.walk_packages(madbayes.__path__, "madbayes."):
+        if not found.name.endswith("__main__"):
+            module = importlib.import_module(found.name)
+            yield from (f for f in vars(module).values() if isinstance(f, Dispatcher))
 
 
 def test_no_array_leaks_from_kernels_that_do_not_count_references():
@@ -74,11 +75,11 @@ def test_no_array_leaks_from_kernels_that_do_not_count_references():
 
 
 def test_kernels_count_references_where_they_make_arrays():
-    @_kernels.compiled()
+    @_jit.compiled()
     def made(a):
         return np.zeros(a.shape[0])
 
-    @_kernels.compiled()
+    @_jit.compiled()
     def filled(a):
         for i in range(a.shape[0]):
             a[i] = 2.0
@@ -94,7 +95,7 @@ def test_passes_that_are_left_out_are_known_to_numba():
     """Else a Numba with other names would be slower to compile, and nobody would notice."""
     from numba.core.compiler import Compiler
 
-    from madbayes._kernels.lean import NEEDLESS, Lean, QuickFlags
+    from madbayes._jit.lean import NEEDLESS, Lean, QuickFlags
 
     seen = []
 
@@ -121,7 +122,7 @@ def test_the_garbage_collector_rests_while_a_kernel_is_compiled(monkeypatch):
     import numba
     from numba.core.compiler import Compiler
 
-    from madbayes._kernels.lean import Lean
+    from madbayes._jit.lean import Lean
 
     seen, compile_one = [], Compiler.compile_extra
 

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 from reference.coreset import cost, lightweight_coreset
 
-from madbayes._engine import blocks as engine_blocks
-from madbayes._engine.frame import measure
-from madbayes._engine.rows import Rows
-from madbayes._engine.threads import serial
-from madbayes.cluster.coreset import coreset
+from madbayes._rows import blocks as engine_blocks
+from madbayes._rows.frame import measure
+from madbayes._rows.rows import Rows
+from madbayes._rows.threads import serial
+from madbayes.kmeans.coreset import coreset
 
 
 def blobs(n, d, k, seed):

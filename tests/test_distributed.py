@@ -19,8 +19,8 @@ pd = pytest.importorskip("pandas")
 import dask  # noqa: E402
 import dask.dataframe as dd  # noqa: E402
 
-from madbayes._engine import rows as engine_rows  # noqa: E402
-from madbayes._engine.tallies import add_in_order, merge_sums  # noqa: E402
+from madbayes._partition.tallies import add_in_order, merge_sums  # noqa: E402
+from madbayes._rows import rows as engine_rows  # noqa: E402
 from madbayes.distributed.table import overlaps  # noqa: E402
 from madbayes.distributed.tasks import Lost  # noqa: E402
 
@@ -111,8 +111,8 @@ def test_huge_tables_have_more_segments_and_trees_of_sums(monkeypatch):
     monkeypatch.setattr(engine_rows, "SEGMENT_ROWS", 128)  # 46 segments
     monkeypatch.setattr(engine_rows, "ARRANGE_AT_ONCE", 1_000)
     monkeypatch.setattr("madbayes.distributed.table.ARRANGE_AT_ONCE", 1_000)
-    monkeypatch.setattr("madbayes._engine.seeding.SEED_ROWS", 2_000)
-    monkeypatch.setattr("madbayes._estimators.novelty_mixin.MOST_ROWS", 1_500)
+    monkeypatch.setattr("madbayes._partition.seeding.SEED_ROWS", 2_000)
+    monkeypatch.setattr("madbayes._model.novelty_mixin.MOST_ROWS", 1_500)
     monkeypatch.setattr("madbayes.distributed.calibration.MOST_ROWS", 1_500)
     X = blobs(48_000, 3, 6)
     assert len(engine_rows.segments(len(X), 6)) == 46
@@ -247,9 +247,9 @@ def test_auto_of_a_small_table_is_that_of_one_machine(algorithm):
 
 
 def test_search_of_a_large_table_goes_through_a_coreset(monkeypatch):
-    for where in ("madbayes.cluster.solve", "madbayes.distributed.clusters"):
+    for where in ("madbayes.kmeans.solve", "madbayes.distributed.clusters"):
         monkeypatch.setattr(f"{where}.DISK_VALUES", 20_000)
-    monkeypatch.setattr("madbayes.cluster.solve.CORE_ROWS", (2_000, 4_000))
+    monkeypatch.setattr("madbayes.kmeans.solve.CORE_ROWS", (2_000, 4_000))
     monkeypatch.setattr("madbayes.distributed.clusters.PATH_ROWS", 4_000)
     X = blobs(20_000, 4, 6, seed=3)
     weight = np.ones(20_000)
@@ -278,7 +278,7 @@ def test_search_of_a_large_table_goes_through_a_coreset(monkeypatch):
 
 @pytest.mark.parametrize("name", ["k-means", "dp-means"])
 def test_an_interrupted_fit_goes_on_from_its_checkpoint(name, tmp_path, monkeypatch):
-    from madbayes._estimators import checkpoint
+    from madbayes._model import checkpoint
 
     monkeypatch.setattr(checkpoint, "SECONDS", 0.0)
     monkeypatch.setattr(checkpoint, "SHARE", 0.0)

@@ -10,8 +10,8 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import adjusted_rand_score
 
 from madbayes import EllipticalMeans, KMeans
-from madbayes.cluster import elliptical_search
-from madbayes.cluster.elliptical_paper import objective
+from madbayes.elliptical import search as elliptical_search
+from madbayes.elliptical.paper import objective
 
 
 def ellipses(n=60, seed=0, d=2, k=3, apart=6):

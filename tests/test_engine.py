@@ -17,15 +17,7 @@ from threadpoolctl import threadpool_info, threadpool_limits
 
 import madbayes
 from madbayes import DPMeans, KMeans
-from madbayes._engine import assignment as partition_module
-from madbayes._engine import history as history_module
-from madbayes._engine.centers import FEW_GROUPS, make_groups, make_scratch, prepare
-from madbayes._engine.partition import Partition
-from madbayes._engine.rows import Rows, cells_of, quantiles
-from madbayes._engine.threads import QUICK, patient, workers
-from madbayes._kernels import draws, hdp_groups, hdp_moves, moves
-from madbayes._kernels.collapsed import pass_over_rows
-from madbayes._kernels.lanes import (
+from madbayes._jit.lanes import (
     LANES,
     fetch,
     loosen,
@@ -35,8 +27,18 @@ from madbayes._kernels.lanes import (
     plain_within,
     within,
 )
-from madbayes._kernels.panels import BUNCH, PANEL, compare, plain_compare
-from madbayes._kernels.ward import merge_below, ward_tree
+from madbayes._jit.panels import BUNCH, PANEL, compare, plain_compare
+from madbayes._partition import assignment as partition_module
+from madbayes._partition import bound_history as history_module
+from madbayes._partition import draws, moves
+from madbayes._partition.partition import Partition
+from madbayes._partition.prepared_centers import FEW_GROUPS, make_groups, make_scratch, prepare
+from madbayes._partition.ward import merge_below, ward_tree
+from madbayes._rows.rows import Rows, cells_of, quantiles
+from madbayes._rows.threads import QUICK, patient, workers
+from madbayes.groups import group_kernels as hdp_groups
+from madbayes.groups import move_kernels as hdp_moves
+from madbayes.kmeans.collapsed_kernels import pass_over_rows
 
 
 def fit(_=None):
@@ -210,8 +212,8 @@ import warnings
 import numpy as np
 import scipy.sparse as sp
 from madbayes import DPMeans, KMeans
-from madbayes._engine import assignment as partition_module
-from madbayes._engine import history as history_module
+from madbayes._partition import assignment as partition_module
+from madbayes._partition import bound_history as history_module
 from reference.dp_means import dp_means
 from reference.kmeans import kmeans
 warnings.simplefilter("ignore")
@@ -252,7 +254,7 @@ with warnings.catch_warnings(record=True) as caught:
     import numpy as np
     import madbayes
     from madbayes import DPMeans, HardHDP
-    from madbayes._kernels.rows import project
+    from madbayes._rows.row_kernels import project
     found = np.empty(2)
     project(np.eye(2), np.array([3.0, 4.0]), found)
 print(madbayes.__file__, found, *[w.message for w in caught], sep="|")
@@ -262,7 +264,7 @@ print(madbayes.__file__, found, *[w.message for w in caught], sep="|")
 def test_without_a_place_for_the_cache_it_compiles_and_warns_once(tmp_path):
     package = Path(madbayes.__file__).parent
     copy = shutil.copytree(package, tmp_path / "madbayes", ignore=lambda *_: {"__pycache__"})
-    (copy / "_kernels" / "__pycache__").touch()  # a file: not even root can put a cache there
+    (copy / "_rows" / "__pycache__").touch()  # a file: not even root can put a cache there
     env = {k: v for k, v in os.environ.items() if k != "NUMBA_CACHE_DIR"}
     env |= {"PYTHONPATH": str(tmp_path), "HOME": os.devnull, "XDG_CACHE_HOME": os.devnull}
     done = subprocess.run([sys.executable, "-c", NO_CACHE], env=env, capture_output=True, text=True)

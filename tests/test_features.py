@@ -14,11 +14,9 @@ from reference import kfeatures as plain_k
 from sklearn.base import clone
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from madbayes._engine.rows import Rows
-from madbayes._engine.threads import serial
-from madbayes._kernels.feature_trees import triangle
-from madbayes._kernels.features import EXACT, allocate
-from madbayes._kernels.rows import read_only
+from madbayes._rows.row_kernels import read_only
+from madbayes._rows.rows import Rows
+from madbayes._rows.threads import serial
 from madbayes.features import (
     BPMeans,
     CollapsedBPMeans,
@@ -29,12 +27,14 @@ from madbayes.features import (
     sums,
 )
 from madbayes.features import bounds as bounds_of_rows
-from madbayes.features.ahead import Ahead
 from madbayes.features.allocation import new_state
 from madbayes.features.bounds import Bounds
+from madbayes.features.extrapolation import Ahead
 from madbayes.features.greedy import greedy
 from madbayes.features.kfeatures import k_features
+from madbayes.features.row_kernels import EXACT, allocate
 from madbayes.features.solve import Features, by_size
+from madbayes.features.tree_kernels import triangle
 from madbayes.penalties import feature_path
 
 ALL = [

@@ -16,7 +16,7 @@ from scipy.special import logsumexp
 from scipy.stats import gamma, invgamma
 from sklearn.exceptions import ConvergenceWarning
 
-from madbayes._engine.progress import listening
+from madbayes._rows.progress import listening
 from madbayes.gibbs import DPMixtureGibbs, IBPGibbs, effective_sample_size, r_hat
 from madbayes.gibbs.dp_sampler import State, dp_mixture, log_joint, log_marginal
 from madbayes.gibbs.ibp_sampler import State as IBPState

@@ -20,8 +20,7 @@ from sklearn.metrics import normalized_mutual_info_score as nmi
 from sklearn.neighbors import kneighbors_graph
 
 from madbayes import GraphCut, cli, penalties
-from madbayes._engine.threads import workers
-from madbayes._kernels.graph_moves import settle
+from madbayes._rows.threads import workers
 from madbayes.graph import descent, levels
 from madbayes.graph import input as graph_input
 from madbayes.graph import path as graph_path
@@ -31,6 +30,7 @@ from madbayes.graph.graph_cut import SHARED
 from madbayes.graph.input import check_graph, connected_part
 from madbayes.graph.kernel_cut import kernel_dp_means, least_sigma, objective, to_lambda
 from madbayes.graph.levels import Parts, contracted, reordered
+from madbayes.graph.move_kernels import settle
 from madbayes.graph.search import combine, measure, one_run
 
 CUTS = pytest.mark.parametrize("cut", ["normalized", "ratio"])

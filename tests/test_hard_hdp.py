@@ -12,8 +12,9 @@ from reference.hard_hdp import hard_hdp, neighbours, objective
 from reference.partitions import all_partitions
 
 from madbayes import DPMeans, HardHDP, KernelHardHDP, penalties
-from madbayes._kernels import hdp, hdp_groups
-from madbayes.multi.algorithm2 import objective as formula
+from madbayes.groups import group_kernels as hdp_groups
+from madbayes.groups import hdp_kernels as hdp
+from madbayes.groups.algorithm2 import objective as formula
 
 
 def sets(seed, n_sets=12, n_each=5, k=8, uses=3, spread=0.1):
@@ -215,7 +216,7 @@ def test_the_same_for_any_number_of_threads():
 
 
 def test_groups_shared_out_to_threads_are_the_groups_one_after_another(monkeypatch):
-    from madbayes.multi import descent
+    from madbayes.groups import descent
 
     X, groups, _ = sets(6, n_sets=30)
     models = []
@@ -228,7 +229,7 @@ def test_groups_shared_out_to_threads_are_the_groups_one_after_another(monkeypat
 
 
 def test_groups_too_large_for_the_cache_settle_alike(monkeypatch):
-    from madbayes.multi import descent
+    from madbayes.groups import descent
 
     X, groups, _ = sets(7, n_sets=12)
     kept = HardHDP(0.05, 0.3, random_state=1).fit(X, groups=groups)
@@ -271,7 +272,7 @@ def test_settling_is_the_plain_loop(seed):
 
 def test_more_rows_than_the_sample(monkeypatch):
     from madbayes._search import driver
-    from madbayes.multi import grouped_space
+    from madbayes.groups import space as grouped_space
 
     monkeypatch.setattr(driver, "SAMPLE", 120)
     monkeypatch.setattr(grouped_space, "SAMPLE", 120)

@@ -11,8 +11,8 @@ from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
 from test_path import mixture
 
 from madbayes import DPMeans, KernelDPMeans, penalties
-from madbayes._engine.lloyd import lloyd_passes
-from madbayes._kernels.lloyd import lloyd
+from madbayes._partition.lloyd import lloyd_passes
+from madbayes._partition.lloyd_kernels import lloyd
 
 
 def documents(n=1500, words=2000, topics=6, seed=0):

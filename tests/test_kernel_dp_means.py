@@ -16,11 +16,11 @@ from sklearn.metrics import normalized_mutual_info_score
 from sklearn.metrics.pairwise import pairwise_kernels
 from sklearn.pipeline import make_pipeline
 
-import madbayes._engine.gram as gram
-import madbayes._estimators.kernel as kernel_base
+import madbayes.kernel.base as kernel_base
+import madbayes.kernel.gram as gram
 from madbayes import DPMeans, KernelDPMeans
-from madbayes.cluster import kernel_space
-from madbayes.cluster.kernel_dp_means import objective as written_objective
+from madbayes.kernel import space as kernel_space
+from madbayes.kernel.kernel_dp_means import objective as written_objective
 
 
 def blobs(n, d, k, seed):

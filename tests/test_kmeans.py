@@ -10,10 +10,10 @@ from sklearn.cluster import KMeans as SklearnKMeans
 from sklearn.exceptions import ConvergenceWarning
 
 from madbayes import KMeans
-from madbayes._engine import assignment as partition_module
-from madbayes._engine.partition import Partition
-from madbayes._engine.rows import Rows
-from madbayes._engine.threads import workers
+from madbayes._partition import assignment as partition_module
+from madbayes._partition.partition import Partition
+from madbayes._rows.rows import Rows
+from madbayes._rows.threads import workers
 
 
 @pytest.fixture(autouse=True, scope="module")

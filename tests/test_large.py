@@ -8,9 +8,9 @@ import pytest
 
 import madbayes
 from madbayes import BPMeans, DPMeans, HardHDP, KFeatures, KMeans, OnlineDPMeans, OnlineKMeans
-from madbayes._engine import blocks as engine_blocks
-from madbayes._engine.rows import Rows, on_disk
-from madbayes.cluster import solve
+from madbayes._rows import blocks as engine_blocks
+from madbayes._rows.rows import Rows, on_disk
+from madbayes.kmeans import solve
 
 pa = pytest.importorskip("pyarrow")
 pq = pytest.importorskip("pyarrow.parquet")
@@ -371,13 +371,13 @@ def test_weights_count_in_a_coreset(small_memory, tmp_path):
 
 
 def test_hdp_search_on_disk_is_refused(monkeypatch):
-    from madbayes.multi import sharing
+    from madbayes.groups import base as sharing
 
     monkeypatch.setattr(sharing, "DISK_VALUES", 100)
     table = madbayes.blocks(lambda: iter([blobs(500, 3, 2, seed=0)]))
     with pytest.raises(ValueError, match="algorithm='paper'"):
         HardHDP(10.0, 30.0).fit(table)
     expected = HardHDP(10.0, 30.0, algorithm="paper").fit(table[:])
-    monkeypatch.setattr("madbayes._engine.groups.DISK_VALUES", 100)
+    monkeypatch.setattr("madbayes.groups.grouped_rows.DISK_VALUES", 100)
     found = HardHDP(10.0, 30.0, algorithm="paper").fit(table)
     np.testing.assert_array_equal(found.labels_, expected.labels_)

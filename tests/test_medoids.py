@@ -13,11 +13,11 @@ from sklearn.datasets import make_blobs
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.metrics import pairwise_distances
 
-import madbayes._engine.dissimilarity as engine
-import madbayes.cluster.medoid_path as path
+import madbayes.medoids.dissimilarity as engine
+import madbayes.medoids.path as path
 from madbayes import DPMedoids, KMedoids
-from madbayes._engine.threads import workers
-from madbayes.cluster.medoid_search import grow
+from madbayes._rows.threads import workers
+from madbayes.medoids.search import grow
 
 
 def table(kind, n=40, seed=0):

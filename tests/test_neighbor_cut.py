@@ -14,13 +14,13 @@ from sklearn.pipeline import make_pipeline
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from madbayes import NeighborCut
-from madbayes._engine.threads import serial
-from madbayes._kernels.valleys import strands
+from madbayes._rows.threads import serial
 from madbayes.graph import communities, joining, neighbor_cut, neighbors, samples
 from madbayes.graph.input import connected_part
 from madbayes.graph.joining import Clusters
 from madbayes.graph.linking import neighbour_graph
 from madbayes.graph.neighbors import Neighbours, of_distances
+from madbayes.graph.valley_kernels import strands
 from madbayes.graph.valleys import NONE, Joined, depth, staircase, vote
 
 

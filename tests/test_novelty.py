@@ -21,8 +21,7 @@ from madbayes import (
     OnlineKMeans,
     SpectralDPMeans,
 )
-from madbayes._engine.reservoir import Reservoir
-from madbayes._estimators.novelty import (
+from madbayes._model.novelty import (
     EXCESSES,
     LEVELS,
     SHARES,
@@ -32,7 +31,8 @@ from madbayes._estimators.novelty import (
     quantiles,
     tail_law,
 )
-from madbayes._estimators.novelty_mixin import drawn
+from madbayes._model.novelty_mixin import drawn
+from madbayes._rows.reservoir import Reservoir
 
 RATES = np.array([0.1, 0.01, 0.001])
 LAWS = {  # of the distance to a centre: the name, and the shares beyond r are known exactly

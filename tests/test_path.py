@@ -10,11 +10,11 @@ from sklearn.datasets import load_iris
 from sklearn.metrics import adjusted_rand_score
 
 from madbayes import DPMeans, penalties
-from madbayes._engine.threads import serial
-from madbayes._kernels.ward import cut_tree, merge_below, ward_tree
-from madbayes._search.staircase import lower_hull
-from madbayes.cluster.halves import DOUBT, add_up, make_halves, score_levels
-from madbayes.cluster.links import link_strengths, score
+from madbayes._partition.ward import cut_tree, merge_below, ward_tree
+from madbayes._rows.threads import serial
+from madbayes.howmany.halves import DOUBT, add_up, make_halves, score_levels
+from madbayes.howmany.links import link_strengths, score
+from madbayes.howmany.staircase import lower_hull
 
 
 def mixture(k, d, n, seed, separation=7.0):

@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 
 from madbayes import BPMeans, DPMeans, GraphCut, HardHDP, KMeans, show_progress
-from madbayes._engine.progress import Stage, listening
+from madbayes._rows.progress import Stage, listening
 
 RNG = np.random.default_rng(0)
 X = 8 * RNG.integers(3, size=(300, 2)) + RNG.normal(size=(300, 2))

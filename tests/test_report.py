@@ -10,7 +10,7 @@ import pytest
 import scipy.sparse as sp
 
 import madbayes
-from madbayes._estimators.prepared import Column, Prepared
+from madbayes._storage.prepared import Column, Prepared
 
 NASTY = [
     "</script><script>alert(1)</script>",

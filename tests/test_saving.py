@@ -13,8 +13,8 @@ from sklearn.base import BaseEstimator, clone
 from sklearn.exceptions import InconsistentVersionWarning
 
 import madbayes
-from madbayes._estimators import container
-from madbayes._estimators.prepared import Column, Prepared
+from madbayes._storage import container
+from madbayes._storage.prepared import Column, Prepared
 
 GOLDEN = Path(__file__).parent / "golden"
 rng = np.random.default_rng(0)

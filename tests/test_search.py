@@ -12,13 +12,13 @@ from sklearn.cluster import KMeans as SklearnKMeans
 from sklearn.datasets import load_digits, load_iris
 
 from madbayes import DPMeans, KMeans
-from madbayes._engine.lloyd import lloyd_labels, lloyd_passes
-from madbayes._kernels.lloyd import lloyd_by_columns
-from madbayes._kernels.plain import nearest_by_products, nearest_centers
+from madbayes._partition.lloyd import lloyd_labels, lloyd_passes
+from madbayes._partition.lloyd_kernels import lloyd_by_columns
+from madbayes._partition.nearest_plain import nearest_by_products, nearest_centers
 from madbayes._search import driver
 from madbayes._search.price import fixed
-from madbayes.cluster import dense_space
-from madbayes.cluster.proofs import indivisible, rough_scatter
+from madbayes.kmeans import dense_space
+from madbayes.kmeans.pruning import indivisible, rough_scatter
 
 
 def random_problem(r, n):

@@ -7,7 +7,7 @@ from reference.partitions import direction, lowest_neighbour, mean, objective
 from sklearn.preprocessing import normalize
 
 from madbayes import DPMeans
-from madbayes.cluster import solve as module
+from madbayes.kmeans import solve as module
 
 
 def documents(r, n, d, k):

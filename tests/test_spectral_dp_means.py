@@ -12,9 +12,9 @@ from sklearn.datasets import load_iris, make_circles, make_moons
 from sklearn.metrics import normalized_mutual_info_score
 from sklearn.metrics.pairwise import pairwise_kernels
 
-import madbayes.cluster.spectral as algorithm
-import madbayes.cluster.spectral_dp_means as module
-import madbayes.cluster.spectrum as spectrum
+import madbayes.kernel.spectral as algorithm
+import madbayes.kernel.spectral_dp_means as module
+import madbayes.kernel.spectrum as spectrum
 from madbayes import DPMeans, KernelDPMeans, SpectralDPMeans
 from madbayes.plots import spectrum as draw
 

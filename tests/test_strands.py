@@ -7,8 +7,8 @@ from scipy.spatial import cKDTree
 from sklearn.metrics import adjusted_rand_score as ari
 
 from madbayes import NeighborCut
-from madbayes._kernels.strands import follow
 from madbayes.graph import arcs
+from madbayes.graph.curve_kernels import follow
 from madbayes.graph.strands import ACROSS, CONE, NEAR, SHIFTS, TRIES, agreed, strands, thinned
 
 

@@ -7,25 +7,18 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from madbayes import cluster, features, gibbs, graph, multi, penalties, plots
-    from madbayes._engine.sources import blocks
-    from madbayes._estimators.saving import load
-    from madbayes.cluster import (
-        CollapsedDPMeans,
-        DPMeans,
-        DPMedoids,
-        EllipticalMeans,
-        KernelDPMeans,
-        KMeans,
-        KMedoids,
-        OnlineDPMeans,
-        OnlineKMeans,
-        SpectralDPMeans,
-    )
+    from madbayes import features, gibbs, graph, penalties, plots
+    from madbayes._rows.sources import blocks
+    from madbayes._storage.saving import load
+    from madbayes.elliptical import EllipticalMeans
     from madbayes.features import BPMeans, CollapsedBPMeans, KFeatures, StepwiseKFeatures
     from madbayes.gibbs import DPMixtureGibbs, IBPGibbs
     from madbayes.graph import GraphCut, NeighborCut
-    from madbayes.multi import HardHDP, KernelHardHDP
+    from madbayes.groups import HardHDP, KernelHardHDP
+    from madbayes.kernel import KernelDPMeans, SpectralDPMeans
+    from madbayes.kmeans import CollapsedDPMeans, DPMeans, KMeans
+    from madbayes.medoids import DPMedoids, KMedoids
+    from madbayes.online import OnlineDPMeans, OnlineKMeans
     from madbayes.progress import show_progress
     from madbayes.reports import report
 
@@ -52,12 +45,10 @@ __all__ = [
     "SpectralDPMeans",
     "StepwiseKFeatures",
     "blocks",
-    "cluster",
     "features",
     "gibbs",
     "graph",
     "load",
-    "multi",
     "penalties",
     "plots",
     "report",
@@ -67,26 +58,26 @@ __all__ = [
 _HOME = {
     "BPMeans": "features",
     "CollapsedBPMeans": "features",
-    "CollapsedDPMeans": "cluster",
-    "DPMeans": "cluster",
-    "DPMedoids": "cluster",
+    "CollapsedDPMeans": "kmeans",
+    "DPMeans": "kmeans",
+    "DPMedoids": "medoids",
     "DPMixtureGibbs": "gibbs",
-    "EllipticalMeans": "cluster",
+    "EllipticalMeans": "elliptical",
     "GraphCut": "graph",
-    "NeighborCut": "graph",
-    "KFeatures": "features",
-    "KMeans": "cluster",
-    "OnlineDPMeans": "cluster",
-    "OnlineKMeans": "cluster",
-    "KMedoids": "cluster",
-    "KernelDPMeans": "cluster",
-    "SpectralDPMeans": "cluster",
-    "HardHDP": "multi",
+    "HardHDP": "groups",
     "IBPGibbs": "gibbs",
-    "KernelHardHDP": "multi",
+    "KFeatures": "features",
+    "KMeans": "kmeans",
+    "KMedoids": "medoids",
+    "KernelDPMeans": "kernel",
+    "KernelHardHDP": "groups",
+    "NeighborCut": "graph",
+    "OnlineDPMeans": "online",
+    "OnlineKMeans": "online",
+    "SpectralDPMeans": "kernel",
     "StepwiseKFeatures": "features",
-    "blocks": "_engine.sources",
-    "load": "_estimators.saving",
+    "blocks": "_rows.sources",
+    "load": "_storage.saving",
     "report": "reports",
     "show_progress": "progress",
 }

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from madbayes._engine.progress import listening
+from madbayes._rows.progress import listening
 
 if TYPE_CHECKING:
     from rich.console import Console

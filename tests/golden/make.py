@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 import madbayes
-from madbayes._estimators.prepared import Column, Prepared
+from madbayes._storage.prepared import Column, Prepared
 
 HERE = Path(__file__).parent
 

@@ -1,4 +1,4 @@
-"""The classification likelihood with a prior (cluster/elliptical.py), by plain loops."""
+"""The classification likelihood with a prior (elliptical/elliptical_means.py), by plain loops."""
 
 import numpy as np
 

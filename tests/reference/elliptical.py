@@ -16,7 +16,7 @@ def parameters(Y, z, w, phi, lam):
 
 
 def objective(Y, z, w, phi, lam, penalty, means, covariances):
-    """The formula at the head of cluster/elliptical_paper.py, term by term."""
+    """The formula at the head of elliptical/paper.py, term by term."""
     d = Y.shape[1]
     total = penalty * len(means)
     for y, c, a in zip(Y, z, w, strict=True):

@@ -1,4 +1,4 @@
-"""The held-out links between neighbouring centres, pair by pair, as `cluster/links.py` says."""
+"""The held-out links between neighbouring centres, pair by pair, as `howmany/links.py` says."""
 
 import numpy as np
 

@@ -21,7 +21,7 @@ been tried in vain. It never rises from step to step. Draws, cuts and the order 
 the data and the seed alone, so the result is the same for any number of threads.
 
 A *space* (`Space`) holds the rows and a price (`price.py`), and says what a division costs and how
-rows and clusters move; it is all that the driver knows of a model. `cluster/dense_space.py` is the
+rows and clusters move; it is all that the driver knows of a model. `kmeans/dense_space.py` is the
 one to read first.
 
 Hartigan 1975 (row moves); Ward 1963 (merges); Arthur & Vassilvitskii 2007 (draws).
@@ -32,8 +32,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from madbayes._engine.progress import Stage
-from madbayes._engine.threads import Run
+from madbayes._rows.progress import Stage
+from madbayes._rows.threads import Run
 from madbayes._search.division import Division, alike
 from madbayes._search.pool import combine
 from madbayes._search.price import Price

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from madbayes._engine.threads import Run
+from madbayes._rows.threads import Run
 from madbayes._search.driver import search
 from madbayes._search.price import fixed, per_cluster
 

@@ -30,7 +30,7 @@ from typing import Any
 
 import numpy as np
 
-from madbayes._engine.progress import Stage
+from madbayes._rows.progress import Stage
 from madbayes._search.division import Division, alike
 
 SIZE = 3  # divisions in the pool

@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from madbayes._engine.progress import Stage
-from madbayes._engine.threads import Run
+from madbayes._rows.progress import Stage
+from madbayes._rows.threads import Run
 from madbayes._search.division import Division, Slots, alike
 
 REDRAW = 2  # centres re-drawn at once, at most

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from rich.text import Text
 
-from madbayes._estimators.prepared import Column, Prepared
+from madbayes._storage.prepared import Column, Prepared
 from madbayes.cli.answer import label_rows
 from madbayes.cli.errors import UserError, did_you_mean, harmless
 from madbayes.cli.fit import Answer, nearness, novelty, patterns

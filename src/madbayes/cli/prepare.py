@@ -12,8 +12,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from madbayes._engine.sources import scratch
-from madbayes._estimators.prepared import Column, scale_rows
+from madbayes._rows.sources import scratch
+from madbayes._storage.prepared import Column, scale_rows
 from madbayes.cli.errors import UserError
 from madbayes.cli.frame import Frame, Parquet
 from madbayes.cli.numbers import from_text

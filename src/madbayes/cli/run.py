@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.text import Text
 
 from madbayes import show_progress
-from madbayes._estimators.prepared import Prepared
+from madbayes._storage.prepared import Prepared
 from madbayes.cli.errors import UserError, harmless
 from madbayes.cli.fit import Answer
 from madbayes.cli.formats import called, given, read

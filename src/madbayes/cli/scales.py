@@ -7,7 +7,7 @@ from typing import Literal
 
 import numpy as np
 
-from madbayes._estimators.prepared import Column
+from madbayes._storage.prepared import Column
 from madbayes.cli.prepare import Table, blocks
 
 Standardize = Literal["auto", "yes", "no"]

@@ -14,7 +14,7 @@ import pyarrow.parquet
 from rich.console import Console
 from rich.text import Text
 
-from madbayes._estimators.prepared import Column, Prepared
+from madbayes._storage.prepared import Column, Prepared
 from madbayes.cli.answer import finish
 from madbayes.cli.errors import UserError, harmless
 from madbayes.cli.fit import fitted

@@ -3,7 +3,7 @@
 import platform
 from typing import Any
 
-from madbayes._estimators.saving import versions
+from madbayes._storage.saving import versions
 from madbayes.cli.fit import Answer
 from madbayes.cli.options import command_line
 from madbayes.cli.prepare import Table

@@ -8,16 +8,16 @@ Dask's default scheduler.
 from collections.abc import Callable
 from typing import Any
 
-from madbayes._engine.checks import check_rows
-from madbayes.cluster.dp_means import DPMeans
-from madbayes.cluster.kmeans import KMeans
+from madbayes._rows.checks import check_rows
 from madbayes.distributed.clusters import fit_dp_means, fit_kmeans
 from madbayes.distributed.features import fit_bp_means, fit_k_features
 from madbayes.distributed.groups import fit_hard_hdp
 from madbayes.distributed.later import map_rows, score
 from madbayes.features.bp_means import BPMeans
 from madbayes.features.kfeatures import KFeatures
-from madbayes.multi.hard_hdp import HardHDP
+from madbayes.groups.hard_hdp import HardHDP
+from madbayes.kmeans.dp_means import DPMeans
+from madbayes.kmeans.kmeans import KMeans
 
 FITS: dict[type, Callable[..., Any]] = {
     KMeans: fit_kmeans,

@@ -1,10 +1,10 @@
-"""How far rows are from their cluster (`_estimators.novelty_mixin`), for rows on the workers."""
+"""How far rows are from their cluster (`_model.novelty_mixin`), for rows on the workers."""
 
 from typing import Any
 
 import numpy as np
 
-from madbayes._estimators.novelty_mixin import MOST_ROWS, at_most, evenly
+from madbayes._model.novelty_mixin import MOST_ROWS, at_most, evenly
 from madbayes.distributed.local import Share
 from madbayes.distributed.table import SpreadTable
 from madbayes.distributed.tasks import fetch, task

@@ -11,21 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from madbayes._engine.partition import Partition
-from madbayes._engine.seeding import squared_distances
-from madbayes._engine.threads import workers
-from madbayes._estimators.checkpoint import Passes, checkpoint_of
-from madbayes._estimators.fitting import begin, keep_choice, warn_if_unfinished
+from madbayes._model.checkpoint import Passes, checkpoint_of
+from madbayes._model.fitting import begin, keep_choice, warn_if_unfinished
+from madbayes._partition.partition import Partition
+from madbayes._partition.seeding import squared_distances
+from madbayes._rows.threads import workers
 from madbayes._search.number import printed_number
-from madbayes._search.staircase import Staircase
-from madbayes.cluster.coreset import Coreset, edges, places
-from madbayes.cluster.dp_means import dp_means, one_pass
-from madbayes.cluster.farthest import last_gap
-from madbayes.cluster.kmeans import best_start
-from madbayes.cluster.path import find_path
-from madbayes.cluster.solve import DISK_VALUES, Problem, keep_core, search_fixed, search_table
-from madbayes.cluster.starts import count_starts
-from madbayes.cluster.table import Clustering
 from madbayes.distributed import local
 from madbayes.distributed.calibration import calibrate, count_labels
 from madbayes.distributed.directions import weight_directions
@@ -34,6 +25,15 @@ from madbayes.distributed.local import Share
 from madbayes.distributed.partition import SpreadPartition, measure_spread
 from madbayes.distributed.table import SpreadTable
 from madbayes.distributed.tasks import fetch, keep, task
+from madbayes.howmany.path import find_path
+from madbayes.howmany.staircase import Staircase
+from madbayes.kmeans.coreset import Coreset, edges, places
+from madbayes.kmeans.dp_means import dp_means, one_pass
+from madbayes.kmeans.farthest import last_gap
+from madbayes.kmeans.kmeans import best_start
+from madbayes.kmeans.search_rows import Clustering
+from madbayes.kmeans.solve import DISK_VALUES, Problem, keep_core, search_fixed, search_table
+from madbayes.kmeans.starts import count_starts
 
 PATH_ROWS = 2**16  # rows that are asked how many clusters there are
 

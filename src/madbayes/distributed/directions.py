@@ -7,7 +7,7 @@ from madbayes.distributed.table import SpreadTable
 
 
 def weight_directions(table: SpreadTable) -> SpreadTable:
-    """`_engine.checks.weight_of_directions`."""
+    """`_rows.checks.weight_of_directions`."""
     zero = table.each(local.zeros)
     number = sum(each.size for each in zero)
     if number == table.n:

@@ -12,10 +12,10 @@ import dask.array as da
 import numpy as np
 from sklearn.utils import check_random_state
 
-from madbayes._engine.checks import check_count, check_penalty
-from madbayes._engine.frame import NO_WEIGHT
-from madbayes._engine.rows import segments
-from madbayes._engine.threads import serial, workers
+from madbayes._rows.checks import check_count, check_penalty
+from madbayes._rows.frame import NO_WEIGHT
+from madbayes._rows.rows import segments
+from madbayes._rows.threads import serial, workers
 from madbayes.distributed import held as on_share
 from madbayes.distributed.input import spread_table
 from madbayes.distributed.local import Share

@@ -14,11 +14,10 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from madbayes._engine.checks import check_count
-from madbayes._engine.groups import Groups, check_groups
-from madbayes._engine.rows import segments
-from madbayes._engine.threads import workers
-from madbayes._estimators.fitting import warn_if_unfinished
+from madbayes._model.fitting import warn_if_unfinished
+from madbayes._rows.checks import check_count
+from madbayes._rows.rows import segments
+from madbayes._rows.threads import workers
 from madbayes.distributed import herd as on_herd
 from madbayes.distributed.calibration import calibrate, count_labels
 from madbayes.distributed.herd import Herd
@@ -27,7 +26,8 @@ from madbayes.distributed.local import Share, weights_at
 from madbayes.distributed.partition import measure_spread
 from madbayes.distributed.table import SpreadTable
 from madbayes.distributed.tasks import fetch, keep, same, task
-from madbayes.multi.algorithm2 import Allotment, algorithm2
+from madbayes.groups.algorithm2 import Allotment, algorithm2
+from madbayes.groups.grouped_rows import Groups, check_groups
 
 
 def fit_hard_hdp(

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from madbayes._engine.threads import serial, workers
+from madbayes._rows.threads import serial, workers
 from madbayes.distributed.local import Share, weights_at
 from madbayes.features.allocation import Allocation
 

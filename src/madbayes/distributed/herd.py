@@ -5,9 +5,9 @@ from typing import NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
-from madbayes._kernels import hdp
-from madbayes._kernels.moves import add_rows
-from madbayes.multi.sharing import number_locally, usage
+from madbayes._partition.moves import add_rows
+from madbayes.groups import hdp_kernels as hdp
+from madbayes.groups.base import number_locally, usage
 
 
 class Herd(NamedTuple):

@@ -7,9 +7,9 @@ import dask.array as da
 import numpy as np
 from sklearn.utils.validation import validate_data
 
-from madbayes._engine.checks import DTYPES, HEAVIEST
-from madbayes._engine.frame import NO_WEIGHT
-from madbayes._engine.rows import Rows, segments
+from madbayes._rows.checks import DTYPES, HEAVIEST
+from madbayes._rows.frame import NO_WEIGHT
+from madbayes._rows.rows import Rows, segments
 from madbayes.distributed.local import Share
 from madbayes.distributed.table import (
     SHARE_BYTES,
@@ -127,7 +127,7 @@ def load(block: Any, declared: str, dtype: str, at: int, start: int, d: int) -> 
 
 
 def spread_weight(sample_weight: Any, n: int, cuts: list[Cut]) -> list[Any]:
-    """Weights in segments; checked as `_engine.checks.check_weight` does."""
+    """Weights in segments; checked as `_rows.checks.check_weight` does."""
     if sample_weight is None:
         return [NO_WEIGHT] * len(cuts)
     if np.isscalar(sample_weight):

@@ -9,10 +9,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from madbayes._engine.frame import NO_WEIGHT, add_up
-from madbayes._engine.rows import Rows, spatial_order
-from madbayes._engine.segment import scatter
-from madbayes.cluster.coreset import mass, pick, weigh
+from madbayes._partition.segment import scatter
+from madbayes._rows.frame import NO_WEIGHT, add_up
+from madbayes._rows.rows import Rows, spatial_order
+from madbayes.kmeans.coreset import mass, pick, weigh
 
 Cuts = list[tuple[int, int]]
 

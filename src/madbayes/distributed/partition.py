@@ -1,4 +1,4 @@
-"""`_engine.partition` over the workers: the same steps, the segments elsewhere.
+"""`_partition.partition` over the workers: the same steps, the segments elsewhere.
 
 The driver keeps what is small (centres, error, what the bounds speak of) and decides; rows, labels,
 bounds and sums of a segment stay on a worker. In a pass travel: the centres to the workers, a few
@@ -10,21 +10,21 @@ from typing import Any
 
 import numpy as np
 
-from madbayes._engine.assignment import is_small
-from madbayes._engine.frame import Frame, check_closeness, make_frame
-from madbayes._engine.partition import Partition
-from madbayes._engine.rows import DIRECT_COLUMNS, MAX_SEGMENTS, Rows, segments
-from madbayes._engine.seeding import spread_rows
-from madbayes._engine.segment import open_by_rule
-from madbayes._engine.threads import serial
-from madbayes._kernels.bounds import Tally
+from madbayes._partition.assignment import is_small
+from madbayes._partition.bounds import Tally
+from madbayes._partition.partition import Partition
+from madbayes._partition.seeding import spread_rows
+from madbayes._partition.segment import open_by_rule
+from madbayes._rows.frame import Frame, check_closeness, make_frame
+from madbayes._rows.rows import DIRECT_COLUMNS, MAX_SEGMENTS, Rows, segments
+from madbayes._rows.threads import serial
 from madbayes.distributed import local, piece
 from madbayes.distributed.table import SpreadTable, overlaps
 from madbayes.distributed.tasks import fetch, keep, same, task
 
 
 def measure_spread(table: SpreadTable) -> Frame:
-    """`_engine.frame.measure_to_fit`."""
+    """`_rows.frame.measure_to_fit`."""
     first = 0
     if table.weighted:
         found = table.each(local.first_positive)

@@ -1,8 +1,8 @@
 """What a worker does with its share of the rows: one or more segments, one after the other.
 
 These functions run in tasks. Each returns a new `State` and leaves the old one as it was, so that
-a step can be repeated when a worker is lost. The arithmetic is that of `_engine.partition`, segment
-by segment: the sums that come out are the same to the bit.
+a step can be repeated when a worker is lost. The arithmetic is that of `_partition.partition`,
+segment by segment: the sums that come out are the same to the bit.
 """
 
 import threading
@@ -10,15 +10,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from madbayes._engine.centers import prepare
-from madbayes._engine.frame import Frame
-from madbayes._engine.history import make_marks
-from madbayes._engine.partition import Partition
-from madbayes._engine.segment import half_gaps, own_distances
-from madbayes._engine.tallies import add_in_order, move_row
-from madbayes._engine.threads import serial, workers
-from madbayes._kernels.bounds import Centers, Tally
-from madbayes._kernels.rows import squared_error, tally_rows
+from madbayes._partition.bound_history import make_marks
+from madbayes._partition.bounds import Centers, Tally
+from madbayes._partition.partition import Partition
+from madbayes._partition.prepared_centers import prepare
+from madbayes._partition.segment import half_gaps, own_distances
+from madbayes._partition.tallies import add_in_order, move_row
+from madbayes._rows.frame import Frame
+from madbayes._rows.row_kernels import squared_error, tally_rows
+from madbayes._rows.threads import serial, workers
 from madbayes.distributed.local import Cuts, Share, taken
 
 

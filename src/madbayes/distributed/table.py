@@ -1,6 +1,6 @@
 """A Dask array or data frame as shares of rows on the workers.
 
-The rows are cut into the segments of one machine (`_engine.rows.segments`), whatever the chunks
+The rows are cut into the segments of one machine (`_rows.rows.segments`), whatever the chunks
 are, so that every sum is made of the same parts. A share is one or more segments: as many as fit
 the number of workers, since every task costs the scheduler some time. Neighbouring chunks are
 joined for that once, when a fit begins; shares stay on their workers from then on.
@@ -14,8 +14,8 @@ from typing import Any
 import dask.array as da
 import numpy as np
 
-from madbayes._engine.frame import NO_WEIGHT
-from madbayes._engine.rows import (
+from madbayes._rows.frame import NO_WEIGHT
+from madbayes._rows.rows import (
     ARRANGE_AT_ONCE,
     restore,
     worth_arranging,
@@ -141,7 +141,7 @@ class SpreadTable:
         shares = [task(function, *each) for each in whole]
         return replace(self, shares=keep(shares) if remote() else shares, **new)
 
-    # Rows near each other put next to each other, as `_engine.rows.arrange` does
+    # Rows near each other put next to each other, as `_rows.rows.arrange` does
 
     def arranged(self) -> "SpreadTable":
         """In an order in which neighbours are close together, where that pays."""

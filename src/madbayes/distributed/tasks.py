@@ -14,8 +14,8 @@ import dask
 from dask import delayed
 from dask.base import get_scheduler
 
-from madbayes._engine.rows import MAX_SEGMENTS
-from madbayes._engine.threads import count_jobs
+from madbayes._rows.rows import MAX_SEGMENTS
+from madbayes._rows.threads import count_jobs
 
 LARGE_GRAPH = "distributed.admin.large-graph-warning-threshold"  # centres are part of it
 

@@ -12,15 +12,15 @@ from typing import Any
 
 import numpy as np
 
-from madbayes._engine.blocks import rows_at_once
-from madbayes._engine.rows import Rows, segments
-from madbayes._engine.threads import Run
-from madbayes._kernels import features as kernels
-from madbayes._kernels.feature_births import grow_seeds
-from madbayes._kernels.feature_trees import triangle
-from madbayes._kernels.features import COORDINATE, EXACT, MEASURE, NODES, SOME
+from madbayes._rows.blocks import rows_at_once
+from madbayes._rows.rows import Rows, segments
+from madbayes._rows.threads import Run
+from madbayes.features import row_kernels as kernels
+from madbayes.features.birth_kernels import grow_seeds
 from madbayes.features.bounds import UNBOUND, Bounds, diagonal_part
+from madbayes.features.row_kernels import COORDINATE, EXACT, MEASURE, NODES, SOME
 from madbayes.features.sums import NO_SUMS, NODE, meet, sums_for
+from madbayes.features.tree_kernels import triangle
 
 FEW_ROWS = 500  # whose search trees cost less than the eigenvalues that could spare them
 PIECE_VALUES = 2**16  # of X, in one call of a kernel

@@ -11,11 +11,11 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_array, check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from madbayes._engine.checks import check_count, check_penalty, check_rows
-from madbayes._engine.rows import Rows
-from madbayes._engine.threads import Run, workers
-from madbayes._estimators.elsewhere import anywhere
-from madbayes._estimators.saving import SaveMixin
+from madbayes._model.dispatch import anywhere
+from madbayes._rows.checks import check_count, check_penalty, check_rows
+from madbayes._rows.rows import Rows
+from madbayes._rows.threads import Run, workers
+from madbayes._storage.saving import SaveMixin
 from madbayes.features.allocation import Allocation, new_state
 from madbayes.features.path import climb_path
 from madbayes.features.solve import Features, Method, best_start, by_size

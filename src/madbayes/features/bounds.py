@@ -14,7 +14,7 @@ class Bounds:
     """Bounds of all rows, while nothing but A moves from pass to pass."""
 
     def __init__(self) -> None:
-        self.reach = np.empty((0, 2))  # of each row, as in `_kernels.features.allocate`
+        self.reach = np.empty((0, 2))  # of each row, as in `features.row_kernels.allocate`
         self.moved = 0.0  # the ways of the sum that went farthest, since the bounds began
         self.cost = 0.0  # of the search trees in the last pass without bounds
         self._A = np.empty((0, 0))

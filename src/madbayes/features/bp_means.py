@@ -24,7 +24,7 @@ from typing import Any
 
 import numpy as np
 
-from madbayes._engine.checks import check_choice, check_count
+from madbayes._rows.checks import check_choice, check_count
 from madbayes.features.allocation import Allocation
 from madbayes.features.base import PenalizedFeatures
 from madbayes.features.budget import default_patience, few

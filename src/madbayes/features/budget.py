@@ -6,8 +6,8 @@ have cost as much as so many should (`budget`). Until the last polish everything
 
 import numpy as np
 
-from madbayes._kernels.features import NODES
 from madbayes.features.allocation import Allocation
+from madbayes.features.row_kernels import NODES
 
 TINY = 32  # rows: up to here any allocation is worth a try
 SMALL = 2**14  # values in X: up to here a polish is always worth finishing

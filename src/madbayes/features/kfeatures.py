@@ -21,14 +21,14 @@ from typing import Any, Self
 import numpy as np
 from sklearn.utils import check_random_state
 
-from madbayes._engine.checks import check_choice, check_count, check_rows
-from madbayes._engine.threads import workers
-from madbayes._estimators.elsewhere import anywhere
-from madbayes.features.ahead import Ahead
+from madbayes._model.dispatch import anywhere
+from madbayes._rows.checks import check_choice, check_count, check_rows
+from madbayes._rows.threads import workers
 from madbayes.features.allocation import Allocation
 from madbayes.features.base import FeaturesMixin
 from madbayes.features.bounds import Bounds
 from madbayes.features.budget import default_patience, in_haste
+from madbayes.features.extrapolation import Ahead
 from madbayes.features.greedy import greedy
 from madbayes.features.search import search, search_start, settle
 from madbayes.features.solve import Features, Method, best_start, by_size, finish

@@ -6,7 +6,7 @@
    one column at 1): rows of d numbers do not tell more features apart. Then back from the largest
    K, one feature less each time, where that gives a smaller E(K).
 2. E(K) + λK is least on the lower convex hull of E: K is best for λ from E(K) - E(K+1) to
-   E(K-1) - E(K) (`_search/staircase.py`).
+   E(K-1) - E(K) (`howmany/staircase.py`).
 3. Of the K whose range lies above the noise, the one with the largest √K·log(λ_high/λ_low); λ is
    the geometric middle of its range. One feature that all rows have counts only if there is no
    other such K. None: 0 features, and a λ above what the first would save.
@@ -24,14 +24,14 @@ import scipy.sparse as sp
 from scipy.spatial.distance import cdist
 from sklearn.utils import check_random_state
 
-from madbayes._engine.checks import check_count, check_table
-from madbayes._engine.rows import Rows
-from madbayes._engine.threads import Run, workers
-from madbayes._search.staircase import Choice, Staircase, in_words, plateau
+from madbayes._rows.checks import check_count, check_table
+from madbayes._rows.rows import Rows
+from madbayes._rows.threads import Run, workers
 from madbayes.features.allocation import Allocation, new_state
 from madbayes.features.search import polish, search
 from madbayes.features.solve import Found
 from madbayes.features.table import Table, check_table_to_fit, main_directions
+from madbayes.howmany.staircase import Choice, Staircase, in_words, plateau
 
 MOST = 30  # features
 MAX_ROWS = 10_000

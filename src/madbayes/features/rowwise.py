@@ -2,10 +2,10 @@
 
 import numpy as np
 
-from madbayes._kernels.collapsed_features import DONE, OPEN, SOLE, best_z, collapsed_rows
-from madbayes._kernels.feature_births import paper_rows
-from madbayes._kernels.features import slack
 from madbayes.features.allocation import Allocation
+from madbayes.features.birth_kernels import paper_rows
+from madbayes.features.collapsed_kernels import DONE, OPEN, SOLE, best_z, collapsed_rows
+from madbayes.features.row_kernels import slack
 
 
 def collapsed_pass(state: Allocation, penalty: float, cap: int) -> int:

@@ -15,11 +15,11 @@ from functools import partial
 
 import numpy as np
 
-from madbayes._engine.progress import Stage
-from madbayes.features.ahead import Ahead
+from madbayes._rows.progress import Stage
 from madbayes.features.allocation import Allocation
 from madbayes.features.bounds import Bounds
 from madbayes.features.budget import SMALL, TINY, at_last, budget, harder, in_haste
+from madbayes.features.extrapolation import Ahead
 from madbayes.features.greedy import value
 from madbayes.features.rowwise import collapsed_pass
 from madbayes.features.solve import Features, Start, finish

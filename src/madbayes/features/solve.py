@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from madbayes._engine.rows import Rows, on_disk, segments
-from madbayes._engine.threads import Run, serial
+from madbayes._rows.rows import Rows, on_disk, segments
+from madbayes._rows.threads import Run, serial
 from madbayes.features.allocation import Allocation, new_state
 from madbayes.features.table import Table, turn
 

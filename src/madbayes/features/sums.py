@@ -4,12 +4,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from madbayes._engine.frame import power_of_two
-from madbayes._kernels.feature_sums import Met, Sums, meet_sums
-from madbayes._kernels.features import EXACT, allocate
-from madbayes._kernels.panels import PANEL
-from madbayes._kernels.rows import read_only
+from madbayes._jit.panels import PANEL
+from madbayes._rows.frame import power_of_two
+from madbayes._rows.row_kernels import read_only
 from madbayes.features.bounds import UNBOUND, Bounds
+from madbayes.features.row_kernels import EXACT, allocate
+from madbayes.features.sum_kernels import Met, Sums, meet_sums
 
 if TYPE_CHECKING:
     from madbayes.features.allocation import Allocation

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from madbayes._engine.checks import check_weight
-from madbayes._engine.rows import Rows
+from madbayes._rows.checks import check_weight
+from madbayes._rows.rows import Rows
 
 WIDE_ROWS = 4000  # wide tables of up to so many rows are turned before the search
 FEW_COLUMNS = 8  # no fewer directions are ever kept

@@ -7,8 +7,8 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.base import BaseEstimator
 
-from madbayes._engine.checks import check_count, check_rows
-from madbayes._estimators.saving import SaveMixin
+from madbayes._rows.checks import check_count, check_rows
+from madbayes._storage.saving import SaveMixin
 from madbayes.gibbs.chains import Plan, Sample
 from madbayes.gibbs.diagnostics import effective_sample_size, r_hat
 

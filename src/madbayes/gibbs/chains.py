@@ -15,8 +15,8 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
-from madbayes._engine.progress import Stage
-from madbayes._engine.threads import workers
+from madbayes._rows.progress import Stage
+from madbayes._rows.threads import workers
 
 Step = Callable[[np.random.Generator, Any], tuple[Any, Any]]
 TOLD = 1000  # times that a chain tells how far it is, at most

@@ -27,13 +27,13 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import gammaln
 
-from madbayes._kernels.gibbs_dp import by_first_row, log_likelihood, sweep
 from madbayes.gibbs.chains import (
     Sampler,
     draw_inverse_gamma,
     log_gamma,
     log_inverse_gamma,
 )
+from madbayes.gibbs.dp_kernels import by_first_row, log_likelihood, sweep
 from madbayes.gibbs.predictive import posterior
 
 ROOM = 8  # clusters that a sweep may open before it needs more room

@@ -5,7 +5,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from madbayes._engine.checks import check_choice
+from madbayes._rows.checks import check_choice
 from madbayes.gibbs.allocation import AllocationMixin, Posterior, check_start, left_ordered
 from madbayes.gibbs.base import check_positive, check_prior
 from madbayes.gibbs.chains import Sample, run_chains

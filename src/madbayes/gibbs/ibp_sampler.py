@@ -30,7 +30,6 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import gammaln
 
-from madbayes._kernels.gibbs_ibp import sweep
 from madbayes.gibbs.allocation import Posterior
 from madbayes.gibbs.chains import (
     Sampler,
@@ -39,6 +38,7 @@ from madbayes.gibbs.chains import (
     log_gamma,
     log_inverse_gamma,
 )
+from madbayes.gibbs.ibp_kernels import sweep
 
 COOLING = 100  # sweeps
 AFTER_DEATH = 3  # sweeps, before a state with a feature less is judged

@@ -30,16 +30,16 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.utils.extmath import randomized_svd
 
-from madbayes._engine.threads import patient
-from madbayes._kernels.communities import rise
-from madbayes._search.staircase import Choice, Staircase, in_words
+from madbayes._rows.threads import patient
 from madbayes.graph.descent import modularity
 from madbayes.graph.input import connected_part
 from madbayes.graph.levels import Graph, contracted
 from madbayes.graph.linking import Linked, most_neighbours, neighbour_graph, reach
+from madbayes.graph.modularity_kernels import rise
 from madbayes.graph.neighbors import Neighbours
 from madbayes.graph.search import measure
 from madbayes.graph.valleys import WEAK
+from madbayes.howmany.staircase import Choice, Staircase, in_words
 
 COLUMNS = 10  # up to so many, clusters without valleys are whole
 MARGIN = 1.25  # times the modularity of the references

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from madbayes._kernels.graph import common_parts
+from madbayes.graph.cut_kernels import common_parts
 from madbayes.graph.levels import (
     CACHED,
     LARGE,

@@ -16,10 +16,10 @@ from sklearn.base import BaseEstimator, ClusterMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
-from madbayes._engine.checks import check_choice, check_count
-from madbayes._engine.threads import workers
-from madbayes._estimators.fitting import check_effort, forget, keep_choice
-from madbayes._estimators.saving import SaveMixin
+from madbayes._model.fitting import check_effort, forget, keep_choice
+from madbayes._rows.checks import check_choice, check_count
+from madbayes._rows.threads import workers
+from madbayes._storage.saving import SaveMixin
 from madbayes.graph.input import check_graph, connected_part, node_names
 from madbayes.graph.kernel_cut import Cut, kernel_dp_means, least_sigma, to_lambda
 from madbayes.graph.path import find_path

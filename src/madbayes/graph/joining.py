@@ -9,9 +9,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from madbayes._engine.progress import Stage
-from madbayes._engine.threads import Run, serial
-from madbayes._kernels.valleys import valleys
+from madbayes._rows.progress import Stage
+from madbayes._rows.threads import Run, serial
+from madbayes.graph.valley_kernels import valleys
 from madbayes.graph.valleys import Joined, depth
 
 STEPS = 100  # averages along the links

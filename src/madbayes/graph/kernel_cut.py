@@ -26,7 +26,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from madbayes._kernels.graph import cluster_sums, kernel_pass, renumber
+from madbayes.graph.cut_kernels import cluster_sums, kernel_pass, renumber
 from madbayes.graph.search import Division, Graph, measure
 
 

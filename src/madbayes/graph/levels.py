@@ -10,9 +10,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from madbayes._engine.threads import patient, shares, together
-from madbayes._kernels.graph import contract, reorder, sort_nodes
-from madbayes._kernels.graph_moves import CUT, WEIGHT, close_gaps, count_nodes, restless, settle
+from madbayes._rows.threads import patient, shares, together
+from madbayes.graph.cut_kernels import contract, reorder, sort_nodes
+from madbayes.graph.move_kernels import CUT, WEIGHT, close_gaps, count_nodes, restless, settle
 
 LOOKS = 4  # at each node, on average, before going on to the next θ
 FEW = 0.05  # of the nodes moved: not worth another level

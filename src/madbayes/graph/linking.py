@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
-from madbayes._kernels.neighbors import shared_neighbours
+from madbayes.graph.neighbor_kernels import shared_neighbours
 
 REACH, LEAST = 0.7, 8  # neighbours that a cut looks at: so many times the root of the rows, or more
 

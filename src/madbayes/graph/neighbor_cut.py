@@ -23,11 +23,11 @@ import scipy.sparse as sp
 from sklearn.base import BaseEstimator, ClusterMixin
 from sklearn.utils import check_random_state
 
-from madbayes._engine.checks import check_choice, check_count, check_rows
-from madbayes._engine.threads import workers
-from madbayes._estimators.fitting import check_effort, forget
-from madbayes._estimators.novelty import calibrate, p_values
-from madbayes._estimators.saving import SaveMixin
+from madbayes._model.fitting import check_effort, forget
+from madbayes._model.novelty import calibrate, p_values
+from madbayes._rows.checks import check_choice, check_count, check_rows
+from madbayes._rows.threads import workers
+from madbayes._storage.saving import SaveMixin
 from madbayes.graph.communities import second_look
 from madbayes.graph.graph_cut import check_resolution
 from madbayes.graph.input import check_graph, connected_part

@@ -13,10 +13,10 @@ import scipy.sparse as sp
 from scipy.spatial import cKDTree
 from sklearn.neighbors import NearestNeighbors
 
-from madbayes._engine.progress import Stage
-from madbayes._engine.rows import unit_csr, unit_rows
-from madbayes._engine.threads import count_jobs, workers
-from madbayes._kernels.neighbors import keep_nearest
+from madbayes._rows.progress import Stage
+from madbayes._rows.rows import unit_csr, unit_rows
+from madbayes._rows.threads import count_jobs, workers
+from madbayes.graph.neighbor_kernels import keep_nearest
 
 TREE = 10  # columns up to which a tree is quicker
 ROWS, COLUMNS = 512, 1024  # of a block of products, which the cache of a core should hold

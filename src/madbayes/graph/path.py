@@ -32,14 +32,14 @@ import scipy.sparse as sp
 from scipy.sparse.csgraph import connected_components
 from sklearn.utils import check_random_state
 
-from madbayes._engine.checks import check_choice
-from madbayes._engine.progress import Stage
-from madbayes._engine.threads import Run, workers
-from madbayes._search.staircase import Choice, Staircase, in_words, plateau
+from madbayes._rows.checks import check_choice
+from madbayes._rows.progress import Stage
+from madbayes._rows.threads import Run, workers
 from madbayes.graph.descent import Division, anneal, effective_number, modularity
 from madbayes.graph.input import check_graph, connected_part, from_edges
 from madbayes.graph.levels import LOOKS, contracted
 from madbayes.graph.search import LOWEST, NOTHING, TOP, Graph, combine, measure, runs
+from madbayes.howmany.staircase import Choice, Staircase, in_words, plateau
 
 FINE, COARSE = 0.05, 0.1  # log θ from one step to the next, for small and for large graphs
 FINE_EDGES = 100_000  # half-edges of a small graph

@@ -2,14 +2,14 @@
 
 import numpy as np
 
-from madbayes._engine.threads import Run, serial
-from madbayes._search.staircase import Staircase
+from madbayes._rows.threads import Run, serial
 from madbayes.graph.input import connected_part
 from madbayes.graph.joining import join
 from madbayes.graph.levels import LOOKS, Graph, reordered
 from madbayes.graph.linking import Linked, link, most_neighbours, reach
 from madbayes.graph.search import one_run
 from madbayes.graph.valleys import PIECES, Joined, links_together, staircase, vote
+from madbayes.howmany.staircase import Staircase
 
 Tried = tuple[int, ...]
 Wide = tuple[np.ndarray, np.ndarray]

@@ -19,11 +19,11 @@ from collections.abc import Callable
 
 import numpy as np
 
-from madbayes._engine.threads import Run
-from madbayes._search.staircase import Staircase
+from madbayes._rows.threads import Run
 from madbayes.graph.linking import Linked, link, most_neighbours, reach, settle_borders
 from madbayes.graph.pieces import Tried, Wide, join_pieces, majority, tried
 from madbayes.graph.valleys import Joined, chance, doubted, staircase
+from madbayes.howmany.staircase import Staircase
 
 MANY = 6_000  # rows of a cluster from which on samples are looked at
 SAMPLE = 4_000  # rows of one

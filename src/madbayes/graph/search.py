@@ -15,7 +15,7 @@ from math import isclose
 
 import numpy as np
 
-from madbayes._kernels.graph import cluster_sums, renumber
+from madbayes.graph.cut_kernels import cluster_sums, renumber
 from madbayes.graph.descent import Division, anneal, common, merging
 from madbayes.graph.levels import Graph, Parts, contracted, gather
 

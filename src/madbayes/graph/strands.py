@@ -6,7 +6,7 @@ the direction in which they run.
 
 1. *Anchors.* Rows thinned out until they are `rho` apart, each moved a few times to the middle of
    the rows beside it: on the ridge of a curve, if it is on one.
-2. *Tangents* (`_kernels/strands.py`). The double cone of 18° that holds most of the rows around an
+2. *Tangents* (`curve_kernels.py`). The double cone of 18° that holds most of the rows around an
    anchor is its direction. An anchor is *clear* if the cone holds half of the rows, and twice as
    many as a second cone: on a curve it does, in a cloud or at a crossing it does not.
 3. *Scales.* Of many `rho` those at which nearly as many rows as ever are at clear anchors. If never
@@ -35,10 +35,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.spatial import cKDTree
 
-from madbayes._engine.progress import Stage
-from madbayes._engine.threads import Run, serial
-from madbayes._kernels.strands import CELLS, follow, rows_near, thin
+from madbayes._rows.progress import Stage
+from madbayes._rows.threads import Run, serial
 from madbayes.graph.arcs import TOUCH, Strands, strands_of
+from madbayes.graph.curve_kernels import CELLS, follow, rows_near, thin
 
 COLUMNS = 10  # at most: directions of few rows in many columns say nothing
 FEWEST, MOST = 60, 3_000  # rows: fewer are no curve, of more a sample is looked at

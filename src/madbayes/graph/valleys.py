@@ -39,7 +39,7 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.special import ndtri
 
-from madbayes._search.staircase import Choice, Staircase, in_words
+from madbayes.howmany.staircase import Choice, Staircase, in_words
 
 PIECES = 0.5  # the resolution of the pieces
 ROWS = 4.0  # near a side for each unit of links across it

@@ -1,11 +1,11 @@
 """Ways to choose the penalty, for every family in one place."""
 
-from madbayes._search.staircase import Choice, Staircase
-from madbayes.cluster.farthest import farthest_first
-from madbayes.cluster.path import path
 from madbayes.features.path import feature_path
 from madbayes.graph.path import cut_path
-from madbayes.multi.farthest import hdp_farthest_first
+from madbayes.groups.farthest import hdp_farthest_first
+from madbayes.howmany.path import path
+from madbayes.howmany.staircase import Choice, Staircase
+from madbayes.kmeans.farthest import farthest_first
 
 PenaltyPath = Staircase  # what all paths return
 

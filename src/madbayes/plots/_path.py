@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from madbayes._search.staircase import Staircase
+from madbayes.howmany.staircase import Staircase
 from madbayes.plots._scatter import _new_axes
 
 LINE, CHOSEN, OTHER = "#0072b2", "#d55e00", "#999999"

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from madbayes._search.staircase import count
+from madbayes.howmany.staircase import count
 from madbayes.reports import facts, svg
 from madbayes.reports.cards import figure, groups, shown
 from madbayes.reports.seen import Seen, see
@@ -221,6 +221,6 @@ def _notes(notes: Sequence[str]) -> str:
 
 
 def _foot(seen: Seen) -> str:
-    from madbayes._estimators.saving import versions
+    from madbayes._storage.saving import versions
 
     return ", ".join(f"{name} {version}" for name, version in versions().items())

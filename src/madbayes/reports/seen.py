@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from madbayes._engine.checks import without_arrow
+from madbayes._rows.checks import without_arrow
 
 DRAWN = 20_000  # rows on the map
 COUNTED = 100_000  # rows that means and distributions are taken from

@@ -1,1 +1,0 @@
-"""Rows in blocks from any source, threads over them, nearest centres and sums with bounds."""

@@ -1,1 +1,0 @@
-"""What estimators share: predict, transform, score, novelty, saving. No algorithm is in here."""

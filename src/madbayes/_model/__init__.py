@@ -1,0 +1,1 @@
+"""What estimators share: validation, predict, transform, novelty, checkpoints. No algorithm."""

@@ -1,0 +1,125 @@
+"""What every `fit` does before and after its algorithm: check, forget, warn, store."""
+
+import warnings
+from dataclasses import replace
+from numbers import Real
+from typing import Any, NamedTuple
+
+import numpy as np
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import check_random_state
+
+from madbayes._rows.checks import check_choice, check_count, check_penalty
+from madbayes._rows.threads import Run
+from madbayes.howmany.staircase import Staircase
+
+AUTOMATIC = ("path_", "evidence_", "coreset_size_", "coreset_error_")  # what only some fits leave
+
+
+class Options(NamedTuple):
+    """The parameters that estimators share, checked; None where an estimator has not got one."""
+
+    penalty: Any
+    cap: int | None
+    hint: int | None
+    n_init: int
+    effort: float
+    max_iter: int
+    random_state: np.random.RandomState
+
+    def for_search(self, run: Run) -> dict[str, Any]:
+        """What the search wants to know (`_search/driver.py`)."""
+        return {
+            "random_state": self.random_state,
+            "run": run,
+            "effort": self.effort,
+            "n_init": self.n_init,
+        }
+
+
+def forget(model: Any) -> None:
+    """Drop what only some fits leave, and an earlier one has left."""
+    for attribute in AUTOMATIC:
+        vars(model).pop(attribute, None)
+
+
+def begin(model: Any, *names: str, of: str = "cluster") -> Options:
+    """Forget what an earlier fit left, and check the parameters that `model` has.
+
+    `names`: words that are a penalty too.
+    """
+    forget(model)
+    penalty = check_penalty(getattr(model, "penalty", 1.0), *names, of=of)
+    if hasattr(model, "algorithm"):
+        check_choice("algorithm", model.algorithm, "search", "paper")
+    if hasattr(model, "order"):
+        check_choice("order", model.order, "given", "random")
+    cap = getattr(model, "max_clusters", getattr(model, "max_components", None))
+    if cap is not None:
+        cap = check_count("max_clusters" if of == "cluster" else "max_components", cap)
+    n_init = getattr(model, "n_init", 1)
+    return Options(
+        penalty,
+        cap,
+        check_hint(getattr(model, "n_clusters_hint", None), penalty),
+        1 if n_init == "auto" else check_count("n_init", n_init),
+        check_effort(getattr(model, "effort", 1.0)),
+        check_count("max_iter", getattr(model, "max_iter", 1)),
+        check_random_state(model.random_state),
+    )
+
+
+def check_hint(hint: Any, penalty: Any) -> int | None:
+    """A rough number of clusters, where one is of use."""
+    if hint is None:
+        if penalty == "farthest-first":
+            raise ValueError(
+                "penalty='farthest-first' needs n_clusters_hint, a rough number of clusters."
+            )
+        return None
+    if not isinstance(penalty, str):
+        raise ValueError(
+            f"n_clusters_hint={hint!r} would be ignored, because penalty={penalty!r} decides "
+            "already. Give one of them."
+        )
+    return check_count("n_clusters_hint", hint, why="It is a rough number of clusters.")
+
+
+def check_effort(effort: Any) -> float:
+    """A positive factor of the search's patience."""
+    if isinstance(effort, bool) or not isinstance(effort, Real):
+        raise TypeError(f"effort={effort!r} must be a number > 0: 10 is ten times the patience.")
+    if not 0 < float(effort) < np.inf:
+        raise ValueError(f"effort={effort!r} must be > 0 and finite: 1 is the usual patience.")
+    return float(effort)
+
+
+def keep_choice(
+    model: Any, path: Staircase, number: int, penalty: float, remarks: tuple[str, ...] = ()
+) -> None:
+    """Store the path and the choice that was followed; they speak of what was found."""
+    choice = path.best()
+    choice = replace(choice, remarks=(*choice.remarks, *remarks))
+    if choice.number != number:
+        choice = replace(
+            choice,
+            number=number,
+            reason=f"{choice.reason}; {choice.number} were asked for, and this is the nearest "
+            "that could be had",
+            strength="none" if number == 1 else "weak",
+            support=0.0,
+            n_isolated=0,
+        )
+    choice = replace(choice, price=penalty)
+    model.path_ = replace(path, choice=choice, _X=None)
+    model.evidence_ = choice
+
+
+def warn_if_unfinished(model: Any, converged: bool) -> None:
+    if not converged:
+        warnings.warn(
+            f"{type(model).__name__} did not converge in max_iter={model.max_iter} passes; rows "
+            "still change their cluster. Raise max_iter.",
+            ConvergenceWarning,
+            stacklevel=3,
+        )

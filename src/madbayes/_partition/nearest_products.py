@@ -1,0 +1,212 @@
+"""Nearest centres by float32 products, with bounds and with certainty (dense rows, many columns).
+
+One call handles the rows of one block. A row passes through, in this order:
+
+1. bounds: the row is skipped when its centre must still be the nearest (`bounds`). They are kept
+   as they were when the row met a group, with a mark of the pass, and loosened by how far centres
+   are from where they were then (Newling & Fleuret 2016, "ns-bounds"): less than what they went;
+2. float32 products with the centres of only those groups that can win (`panels`);
+3. a certificate: if the best score beats the second by more than twice the rounding error, it is
+   the nearest centre; otherwise
+4. a float64 product, and `sqdist` among the centres that it cannot tell apart.
+
+So labels are those of the plain float64 loop, whatever the speed-ups did. Scores are
+‖c‖²/2 - x·c of rows and centres shifted by `offset` and scaled by a power of two, so that neither
+data far from the origin nor huge or tiny values lose anything.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from madbayes._jit import inner, kernel
+from madbayes._jit.panels import BUNCH, compare
+from madbayes._jit.rounding import DOWN, DOWN32
+from madbayes._partition.active_rows import EPS32, error_bound, find_active, turn
+from madbayes._partition.bounds import leave, settle, this_pass
+from madbayes._rows.distance import sqdist, sqnorm
+
+TILE_ROWS = 256  # rows that stay in a core's own cache while groups of centres pass by
+HARD_ROWS = 32  # rows of one float64 product
+EPS64 = 2.0**-53
+
+
+class Scratch(NamedTuple):
+    """The working memory of one thread, for TILE_ROWS rows at a time. Made by the engine."""
+
+    active: np.ndarray  # (tile,) int64: rows that the bounds could not settle
+    nearest: np.ndarray  # (tile,) int64: the nearest centre
+    floor: np.ndarray  # (tile,) float64: squared norm, shifted and scaled, less what scores err
+    error: np.ndarray  # (tile,) float64: how wrong a score can be
+    best: np.ndarray  # (tile,) float64: the smallest score so far
+    second: np.ndarray  # (tile,) float64: the next one
+    home: np.ndarray  # (tile,) int64: the group with the smallest score; -1: its own centre
+    home_next: np.ndarray  # (tile,) float64: the next score of that group
+    lines: np.ndarray  # (tile, t) float32: the lower bounds of rows that may be active
+    limit: np.ndarray  # (tile,) float32: their upper bounds
+    gap: np.ndarray  # (tile,) float32: how far any other centre is at least
+    need: np.ndarray  # (t,) int64: how many rows need each group
+    todo: np.ndarray  # (t, tile + BUNCH) int64: which ones
+    rows32: np.ndarray  # (tile, d) float32: active rows, shifted and scaled
+    low1: np.ndarray  # (tile + BUNCH,) float32: the smallest scores of a group
+    low2: np.ndarray  # (tile + BUNCH,) float32: the next ones
+    place: np.ndarray  # (tile + BUNCH,) int32: where in the panels the smallest are
+    hard: np.ndarray  # (tile,) int64: rows that float32 cannot tell apart
+    rows64: np.ndarray  # (HARD_ROWS, d) float64
+    scores64: np.ndarray  # (HARD_ROWS, k) float64
+
+
+@inner
+def multiply(centers, lower, since, scratch):
+    """Step 2: the two smallest scores of the active rows among the groups that can win.
+
+    Of every group that is tried the smallest score becomes the lower bound.
+    """
+    start, member, active, now = centers.start, centers.member, scratch.active, this_pass(centers)
+    floor, best, second = scratch.floor, scratch.best, scratch.second
+    for g in range(scratch.need.shape[0]):
+        m, chosen = scratch.need[g], scratch.todo[g]
+        if m == 0:
+            continue
+        if start[g] == start[g + 1]:  # a group without centres
+            for b in range(m):
+                lower[active[chosen[b]], g] = np.inf
+            continue
+        for b in range(m, m + BUNCH):  # the last bunch is filled up
+            chosen[b] = chosen[m - 1]
+        low1, low2, place = scratch.low1, scratch.low2, scratch.place
+        meet(start[g], start[g + 1], m, chosen, centers, scratch)
+        for b in range(m):
+            a, low = chosen[b], np.float64(low1[b])
+            second[a] = min(second[a], np.float64(low2[b]), max(best[a], low))
+            if low < best[a]:
+                best[a] = low
+                scratch.home[a], scratch.home_next[a] = g, low2[b]
+                scratch.nearest[a] = member[place[b]]
+            lower[active[a], g] = least_distance(floor[a], low)
+            since[active[a], g] = now
+
+
+@inner
+def meet(panel, last, m, chosen, centers, scratch):
+    """m rows, the loop in here: all that is in `centers` and `scratch` is pushed for a call."""
+    for b in range(0, m, BUNCH):
+        compare(
+            *(centers.packed, centers.packed_half, panel, last, scratch.rows32, chosen, b),
+            *(scratch.low1, scratch.low2, scratch.place),
+        )
+
+
+@inner
+def least_distance(floor, score):
+    return np.sqrt(np.float32(max(0.0, floor + 2.0 * score))) * DOWN32
+
+
+@inner
+def certify(n_active, lower, scratch):
+    """Step 3: rows whose nearest centre is not certain go to `hard`; returns how many."""
+    error, best, second = scratch.error, scratch.best, scratch.second
+    n_hard = 0
+    for a in range(n_active):
+        if not second[a] - best[a] > 2.0 * error[a]:
+            scratch.hard[n_hard] = a
+            n_hard += 1
+        elif scratch.home[a] >= 0:  # of the winner's group the next one counts
+            low = least_distance(scratch.floor[a], scratch.home_next[a])
+            lower[scratch.active[a], scratch.home[a]] = low
+    return n_hard
+
+
+@inner
+def meet_all(X, first, centers, scratch):
+    """Steps 2 and 3 where nothing but labels is asked for: rows from `first` on meet all centres.
+
+    Returns how many did, and for how many of them the nearest is not certain.
+    """
+    d, m = X.shape[1], min(X.shape[0] - first, scratch.active.shape[0])
+    chosen, low1, low2 = scratch.todo[0], scratch.low1, scratch.low2
+    for a in range(m):
+        where = centers.offset, centers.scale, scratch.rows32, a, centers.rounded, 0
+        norm = np.sqrt(turn(X, first + a, *where)[0]) * (1.0 + (d + 16.0) * EPS32)
+        scratch.error[a] = error_bound(d, norm, centers.longest, EPS32)
+        scratch.active[a], chosen[a] = first + a, a
+    for b in range(m, m + BUNCH):  # the last bunch is filled up
+        chosen[b] = m - 1
+    n_hard = 0
+    meet(0, centers.packed.shape[0], m, chosen, centers, scratch)
+    for a in range(m):
+        scratch.nearest[a] = centers.member[scratch.place[a]]
+        if not np.float64(low2[a]) - np.float64(low1[a]) > 2.0 * scratch.error[a]:
+            scratch.hard[n_hard] = a
+            n_hard += 1
+    return m, n_hard
+
+
+@inner
+def tell_apart(X, chosen, n_chosen, centers, lower, since, scratch):
+    """Step 4 for up to HARD_ROWS of the active rows: nearest centres, and all lower bounds."""
+    exact, shifted_half, group = centers.exact, centers.shifted_half, centers.group
+    offset, scale = centers.offset, centers.scale
+    rows64, scores, active = scratch.rows64, scratch.scores64, scratch.active
+    d = X.shape[1]
+    for b in range(n_chosen):
+        for j in range(d):
+            rows64[b, j] = (np.float64(X[active[chosen[b]], j]) - offset[j]) * scale
+    np.dot(rows64[:n_chosen], centers.shifted.T, scores[:n_chosen])
+    for b in range(n_chosen):
+        i = active[chosen[b]]
+        norm2 = sqnorm(rows64, b)
+        error = error_bound(d, np.sqrt(norm2), centers.longest, EPS64)
+        smallest = np.inf
+        for c in range(exact.shape[0]):
+            scores[b, c] = shifted_half[c] - scores[b, c]
+            smallest = min(smallest, scores[b, c])
+        nearest = -1
+        nearest2 = np.inf
+        for c in range(exact.shape[0]):
+            if scores[b, c] <= smallest + 2.0 * error:
+                d2 = sqdist(X, i, exact, c)
+                if d2 < nearest2 or nearest < 0:
+                    nearest2 = d2
+                    nearest = c
+        for g in range(lower.shape[1]):
+            lower[i, g], since[i, g] = np.inf, this_pass(centers)
+        for c in range(exact.shape[0] if lower.shape[1] else 0):
+            if c != nearest:
+                low = np.sqrt(max(0.0, norm2 + 2.0 * (scores[b, c] - error))) * DOWN
+                lower[i, group[c]] = min(lower[i, group[c]], low)
+        scratch.nearest[chosen[b]] = nearest
+
+
+@kernel
+def assign_products(X, centers, rows, marks, tally, scratch, penalty, use32):
+    """Assign the rows of one block; see the module's text. X is C-contiguous float32 or float64.
+
+    `use32`: try float32 first. Without room for bounds nothing but labels is asked for.
+    """
+    active, hard, nearest = scratch.active, scratch.hard, scratch.nearest
+    labels_alone = rows.upper.shape[0] == 0
+    i = np.int64(0)  # a plain 0 has a type of its own, and everything would be compiled twice
+    while i < X.shape[0]:
+        if labels_alone:
+            n_active, n_hard = meet_all(X, i, centers, scratch)
+            i += n_active
+        else:
+            i, n_active = find_active(X, i, centers, rows, marks, penalty, scratch, use32)
+            n_hard = n_active
+            if use32:
+                multiply(centers, rows.lower, marks.lower, scratch)
+                n_hard = certify(n_active, rows.lower, scratch)
+            else:
+                for a in range(n_active):
+                    hard[a] = a
+        tally.stats[3] += n_hard
+        for b in range(0, n_hard, HARD_ROWS):
+            m = min(HARD_ROWS, n_hard - b)
+            tell_apart(X, hard[b:], m, centers, rows.lower, marks.lower, scratch)
+        if labels_alone:
+            for a in range(n_active):
+                rows.labels[active[a]] = nearest[a]
+        else:
+            leave(active, nearest, n_active, centers, rows, marks)
+            settle(X, active, nearest, n_active, centers, rows, tally, penalty)

@@ -1,0 +1,207 @@
+"""What the estimators check before they start.
+
+Messages name the parameter, the value received, what is accepted, and the way out.
+"""
+
+import warnings
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_array, validate_data
+
+from madbayes._rows.blocks import READERS, Blocks
+
+# Kept as they are and converted block by block; everything else becomes float64.
+DTYPES = [np.float64, np.float32, np.float16, np.uint8, np.int8, np.uint16, np.int16]
+
+HEAVIEST = 1e100  # the square of the largest weight, times squared distances, must be a number
+DENSE_VALUES = 2**28  # a CSR matrix up to this size may be made dense
+
+
+def check_rows(estimator: BaseEstimator, X: Any, *, reset: bool = True) -> Any:
+    """X as a 2-d array or CSR matrix of finite numbers, copied only where it has to be.
+
+    A table in blocks (`madbayes.blocks`) is for estimators with `_reads_blocks` only.
+    """
+    if is_spread(X):
+        raise TypeError(
+            f"X is a Dask {type(X).__name__}, and {type(estimator).__name__} needs the rows in "
+            "this process: X.compute() brings them here. KMeans, DPMeans, HardHDP, KFeatures and "
+            "BPMeans take Dask tables."
+        )
+    if isinstance(X, Blocks):
+        return check_blocks(estimator, X, reset)
+    X = without_arrow(X)
+    return canonical(validate_data(estimator, X, reset=reset, accept_sparse="csr", dtype=DTYPES))
+
+
+def is_spread(X: Any) -> bool:
+    """Whether X is a table of Dask, whose rows are elsewhere."""
+    return type(X).__module__.partition(".")[0] in ("dask", "dask_expr")
+
+
+def check_table(X: Any) -> Any:
+    """The same for functions that are not estimators."""
+    if isinstance(X, Blocks):
+        return X.check()
+    return canonical(check_array(without_arrow(X), accept_sparse="csr", dtype=DTYPES))
+
+
+def check_blocks(estimator: Any, X: Blocks, reset: bool) -> Any:
+    """Such a table, if the estimator reads blocks; the names of its columns are kept."""
+    if not getattr(estimator, "_reads_blocks", False):
+        raise TypeError(
+            f"{type(estimator).__name__} needs the rows in memory, and X is a table in blocks. "
+            f"{READERS}; X[rows] is an array of some rows."
+        )
+    rows = X.check()
+    names = None if X.names is None else np.array(X.names, dtype=object)
+    before = getattr(estimator, "feature_names_in_", None)
+    if reset:
+        vars(estimator).pop("feature_names_in_", None)
+        estimator.n_features_in_ = X.shape[1]
+        if names is not None:
+            estimator.feature_names_in_ = names
+    elif X.shape[1] != estimator.n_features_in_:
+        raise ValueError(
+            f"X has {X.shape[1]} features, but {type(estimator).__name__} is expecting "
+            f"{estimator.n_features_in_} features as input."
+        )
+    elif names is not None and before is not None and list(names) != list(before):
+        raise ValueError(
+            f"X has the columns {list(names)[:8]}, and the model was fitted on {list(before)[:8]}."
+        )
+    return rows
+
+
+def without_arrow(X: Any) -> Any:
+    """A pyarrow table as a data frame; anything else as it is."""
+    return X.to_pandas() if hasattr(X, "to_pandas") and hasattr(X, "column_names") else X
+
+
+def canonical(X: Any) -> Any:
+    """CSR in order, without duplicates, float32 or float64; the caller's own is not touched."""
+    if not sp.issparse(X):
+        return X
+    X = sp.csr_array(X)
+    if X.dtype not in (np.float32, np.float64):
+        X = X.astype(np.float64)
+    if not X.has_canonical_format:
+        X = X.copy()
+        X.sum_duplicates()
+    return X
+
+
+def dense(X: Any, who: str) -> np.ndarray:
+    """For algorithms that need the rows dense."""
+    if not sp.issparse(X):
+        return X
+    n, d = X.shape
+    if n * d > DENSE_VALUES:
+        raise ValueError(
+            f"{who} works on dense rows, and this sparse matrix of shape {(n, d)} would have "
+            f"{n * d:.2g} values. Use DPMeans, or reduce the columns first, for example with "
+            "sklearn.decomposition.TruncatedSVD."
+        )
+    return X.toarray()
+
+
+def check_weight(sample_weight: Any, n: int) -> np.ndarray | None:
+    """Weights as float64, or None where all are one."""
+    if sample_weight is None:
+        return None
+    if isinstance(sample_weight, Real) and not isinstance(sample_weight, bool):
+        sample_weight = np.full(n, float(sample_weight))
+    weight = check_array(
+        sample_weight, ensure_2d=False, dtype=np.float64, input_name="sample_weight"
+    )
+    if weight.shape != (n,):
+        raise ValueError(
+            f"sample_weight.shape={weight.shape} must be {(n,)}: one weight for each row of X."
+        )
+    if weight.min() < 0:
+        raise ValueError(
+            f"sample_weight has a negative value ({weight.min():g} at row {weight.argmin()}); "
+            "weights count rows, so they must be >= 0. A weight of 0 leaves the row out."
+        )
+    top = float(weight.max())
+    if top == 0:
+        raise ValueError("sample_weight: all weights are zero, so no row is left to fit.")
+    if not 1 / HEAVIEST <= top <= HEAVIEST:
+        raise ValueError(
+            f"sample_weight reaches {top:.3g}; the largest weight must be between {1 / HEAVIEST:g} "
+            f"and {HEAVIEST:g}, or products of weights leave the range of float64. Divide the "
+            f"weights (and the penalty) by {top:.0e}."
+        )
+    return weight
+
+
+def weight_of_directions(
+    X: Any, weight: np.ndarray | None, *, quiet: bool = False, up: int = 0
+) -> Any:
+    """For metric="cosine": rows of zeros have no direction, so their weight becomes 0.
+
+    `up`: so many calls between the user's and this one are not `fit` itself.
+    """
+    if sp.issparse(X):
+        zero = abs(X).max(axis=1).toarray().ravel() == 0
+    else:
+        zero = np.concatenate([~X[a : a + 8192].any(axis=1) for a in range(0, X.shape[0], 8192)])
+    if not zero.any():
+        return weight
+    if zero.all():
+        raise ValueError(
+            "all rows of X are zeros: they have no direction, so metric='cosine' cannot compare "
+            "them."
+        )
+    if not quiet:
+        warnings.warn(
+            f"{int(zero.sum())} rows of X are all zeros (the first is row {int(np.argmax(zero))}): "
+            "they have no direction, so they are left out of the fit and get the label 0.",
+            stacklevel=3 + up,
+        )
+    weight = np.where(zero, 0.0, 1.0 if weight is None else weight)
+    if weight.max() == 0:
+        raise ValueError("the rows of X with a weight > 0 are all zeros: they have no direction.")
+    return weight
+
+
+def check_penalty(penalty: Any, *names: str, of: str = "cluster") -> Any:
+    """A positive finite float, or one of the allowed names."""
+    if isinstance(penalty, str) and penalty in names:
+        return penalty
+    accepted = " or ".join(["a number > 0", *(repr(name) for name in names)])
+    meaning = f"It is the cost of one more {of}, in squared-distance units"
+    if isinstance(penalty, bool) or not isinstance(penalty, Real):
+        raise TypeError(f"penalty={penalty!r} must be {accepted}. {meaning}.")
+    if not 0 < float(penalty) < np.inf:
+        finder = "farthest_first(X, n_clusters)" if of == "cluster" else "feature_path(X)"
+        raise ValueError(
+            f"penalty={penalty!r} must be {accepted}. {meaning}; penalties.{finder} helps to find "
+            "one."
+        )
+    return float(penalty)
+
+
+def check_count(name: str, value: Any, *, low: int = 1, why: str = "") -> int:
+    """A whole number >= low."""
+    if isinstance(value, bool) or not isinstance(value, Integral):
+        raise TypeError(f"{name}={value!r} must be a whole number >= {low}. {why}".rstrip())
+    if value < low:
+        raise ValueError(f"{name}={value!r} must be >= {low}. {why}".rstrip())
+    return int(value)
+
+
+def is_cosine(metric: Any) -> bool:
+    """Whether rows and centres are taken at length 1."""
+    return check_choice("metric", metric, "euclidean", "cosine") == "cosine"
+
+
+def check_choice(name: str, value: Any, *choices: str) -> str:
+    """One of the names in `choices`."""
+    if value not in choices:
+        raise ValueError(f"{name}={value!r} must be one of {', '.join(map(repr, choices))}.")
+    return str(value)

@@ -1,0 +1,131 @@
+"""Where the data lies: its mean, and the shift and scale that the kernels work in."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from madbayes._rows.row_kernels import moments
+from madbayes._rows.rows import Rows, segments
+from madbayes._rows.threads import Run
+
+NO_WEIGHT = np.empty(0)
+HUGE = 1e30  # the square of this, times any float32, is a float64
+
+
+class Frame(NamedTuple):
+    """Where the data lies: measured once for a fit."""
+
+    mean: np.ndarray  # (d,) float64: the weighted mean
+    total_weight: float
+    offset: np.ndarray  # (d,) float64: the kernels work on x - offset …
+    scale: float  # … times this power of two
+
+
+def measure(source: Rows, weight: np.ndarray | None, run: Run) -> Frame:
+    """The weighted mean, the total weight, and the shift and scale that the kernels work in."""
+    weight = NO_WEIGHT if weight is None else weight
+    if source.sparse:
+        total = float(weight.sum()) if weight.shape[0] else float(source.n)
+        sums = source.X.T @ (weight if weight.shape[0] else np.ones(source.n))
+        largest = float(np.abs(source.X.data).max(initial=0.0))
+        check_spread(largest, total, source.d)
+        mean = np.asarray(sums).ravel() / total
+        return Frame(mean, total, np.zeros(source.d), power_of_two(largest))
+    first = int(np.argmax(weight > 0)) if weight.shape[0] else 0  # a row that counts
+    origin = source.take(np.array([first]))[0]
+
+    parts = run(lambda cut: add_up(source, weight, origin, cut), segments(source.n, 1))
+    return make_frame(origin, parts)
+
+
+def frame_of(centers: np.ndarray, source: Rows) -> Frame | None:
+    """Where the centres lie: as good to look for the nearest one, and rows need not be measured.
+
+    Nothing must overflow: rows of float32 have no square that does. None: measure the rows.
+    """
+    if source.sparse or source.dtype != np.float32:
+        return None
+    mean = np.asarray(centers, np.float64).mean(axis=0)
+    largest = float(np.abs(centers - mean).max())
+    scale = power_of_two(largest)
+    if not np.abs(mean).max() + largest + scale < HUGE:
+        return None
+    return Frame(mean, float(source.n), mean, scale)
+
+
+def add_up(
+    source: Rows, weight: np.ndarray, origin: np.ndarray, cut: tuple[int, int]
+) -> tuple[np.ndarray, float, float]:
+    """The sum of the rows of a segment about `origin`, their weight, the largest difference."""
+    sums, total, largest = np.zeros(source.d), 0.0, 0.0
+    for a, b, block in source.blocks(*cut):
+        w, top = moments(block, weight[a:b], origin, sums)
+        total, largest = total + w, max(largest, top)
+    return sums, total, largest
+
+
+def make_frame(origin: np.ndarray, parts: list[tuple[np.ndarray, float, float]]) -> Frame:
+    """What the segments add up to."""
+    total = float(sum(part[1] for part in parts))
+    largest = float(max(part[2] for part in parts))
+    check_spread(largest, total, origin.size)
+    mean = origin + sum(part[0] for part in parts) / total
+    with np.errstate(over="ignore"):
+        farthest = np.abs(origin).max() + largest
+        if not farthest * max(total, 1.0) < 1e307:
+            raise ValueError(
+                f"X reaches {farthest:.3g}: the sum of its rows would overflow float64. "
+                "Subtract its mean, or divide it."
+            )
+    return Frame(mean, total, mean, power_of_two(largest))
+
+
+def measure_to_fit(source: Rows, weight: np.ndarray | None, run: Run) -> Frame:
+    """The same for rows from which centres are to be found: they must not be too close together."""
+    return check_closeness(measure(source, weight, run))
+
+
+def check_closeness(frame: Frame) -> Frame:
+    """Rows that are not the same must differ by more than float64 can square."""
+    if frame.scale > 1e151:
+        raise ValueError(
+            f"X spreads over only {1 / frame.scale:.3g}: squared distances would underflow "
+            f"float64. Multiply X by, say, {frame.scale:.1g} (and the penalty by its square)."
+        )
+    return frame
+
+
+def check_reach(centers: np.ndarray, frame: Frame, d: int) -> None:
+    """Squared distances between rows and centres must not overflow."""
+    with np.errstate(over="ignore"):
+        reach = float(np.abs(centers - frame.offset).max(initial=0.0)) + 1.0 / frame.scale
+        top = np.float64(reach) ** 2 * max(frame.total_weight, 1.0) * d
+    if not top < 1e307:
+        raise ValueError(
+            f"X and the centres are {reach:.3g} apart: the sum of squared distances would overflow "
+            f"float64. Divide both by, say, {min(reach, 1e300):.1g}."
+        )
+
+
+def shift_for(dtype: np.dtype, frame: Frame) -> np.ndarray:
+    """`offset` in the numbers of the rows, so that float32 rows are shifted without float64.
+
+    Any place near the mean will do, if rows and centres are shifted by the same.
+    """
+    return frame.offset.astype(dtype if frame.scale < 2.0**127 else np.float64)
+
+
+def power_of_two(largest: float) -> float:
+    """A factor that brings `largest` near 1 and changes no digit."""
+    return float(2.0 ** min(-np.ceil(np.log2(largest)), 1000.0)) if largest > 0 else 1.0
+
+
+def check_spread(largest: float, total_weight: float, d: int) -> None:
+    with np.errstate(over="ignore"):
+        top = np.float64(largest) ** 2 * max(total_weight, 1.0) * d
+    if not np.isfinite(top) or top > 1e307:
+        raise ValueError(
+            f"X spreads over {largest:.3g}, and the weights add up to {total_weight:.3g}: the sum "
+            "of squared distances would overflow float64. Divide X by, say, "
+            f"{min(largest, 1e300):.1g} (and the penalty by its square)."
+        )

@@ -1,0 +1,1 @@
+"""Models in files: `save` and `load`, without pickle."""

@@ -1,0 +1,129 @@
+"""Collapsed BP-means (BKJ 4.1): rows change their features one by one, A always fitted.
+
+With row n out, A₋ and M₋ = (Z₋ᵀWZ₋)⁻¹ fitted to the others, the objective is J₋ + w‖x - zA₋‖² /
+(1 + w·zM₋zᵀ): a rank-one downdate, O(K) for each flip that is looked at, and a rank-one update.
+"""
+
+import numpy as np
+
+from madbayes._jit import inner, kernel
+from madbayes.features.row_kernels import (
+    dot,
+    residual,
+    slack,
+)
+
+DONE, SOLE, OPEN = 0, 1, 2  # why `collapsed_rows` came back
+
+
+@kernel
+def best_z(z, w, ee, tol, g, G, M, p):
+    """Flip features of one row, the best first, while w‖x - zA₋‖²/(1 + w·zM₋z) falls.
+
+    `g` = A₋(x - zA₋), `G` = A₋A₋ᵀ and `M` speak of the other rows; `z`, `g` and `p` (zM) follow.
+    Returns (‖x - zA₋‖², zM₋z, number of flips).
+    """
+    K = z.shape[0]
+    s = times(z, M, p)
+    flips = 0
+    while flips < 4 * K + 4:
+        best, value = -1, w * ee / (1.0 + w * s) - tol
+        for k in range(K):
+            t = -1.0 if z[k] else 1.0
+            there = max(0.0, ee - 2.0 * t * g[k] + G[k, k])
+            spread = max(0.0, s + 2.0 * t * p[k] + M[k, k])
+            there = w * there / (1.0 + w * spread)
+            if there < value:
+                best, value = k, there
+        if best < 0:
+            break
+        flips += 1
+        t = -1.0 if z[best] else 1.0
+        ee = max(0.0, ee - 2.0 * t * g[best] + G[best, best])
+        s = max(0.0, s + 2.0 * t * p[best] + M[best, best])
+        z[best] = 1 - z[best]
+        for i in range(K):
+            g[i] -= t * G[best, i]
+            p[i] += t * M[best, i]
+    return ee, s, flips
+
+
+@inner
+def times(z, M, p):
+    """p = zM; returns zMz."""
+    K = z.shape[0]
+    for k in range(K):
+        p[k] = 0.0
+    for k in range(K):
+        if z[k]:
+            for i in range(K):
+                p[i] += M[k, i]
+    s = 0.0
+    for k in range(K):
+        if z[k]:
+            s += p[k]
+    return s
+
+
+@kernel
+def collapsed_rows(X, weight, Z, A, S, M, G, start, penalty, may_open, may_drop, count):
+    """From row `start` of the block on; A, S, M and G always fit all of Z.
+
+    A row is taken out, finds its best z, and is put back. Returns (row, why): DONE, SOLE (without
+    this row the columns of Z depend on each other; the row was left as it is) or OPEN (a feature
+    for this row alone pays). `count[0]` grows by the flips.
+    """
+    K, d = A.shape
+    e, z = np.empty(d), np.empty(K, np.uint8)
+    u, v, g, p = np.empty(K), np.empty(K), np.empty(K), np.empty(K)
+    G_out, M_out = np.empty((K, K)), np.empty((K, K))
+    for n in range(start, X.shape[0]):
+        w = weight[n] if weight.shape[0] else 1.0
+        if w == 0.0:
+            continue
+        own = Z[n]
+        residual(X[n], own, A, e)
+        ee = dot(e, e)
+        for k in range(K):
+            z[k] = own[k]
+        q = 1.0 - w * times(z, M, u)
+        if q < 1e-9:
+            if may_drop:
+                return n, SOLE
+            continue
+        # Nothing can be gained where the row, left out, is fitted exactly.
+        tol = w * slack(X[n], ee)
+        if w * ee / q <= tol:
+            continue
+        c = w / q
+        for k in range(K):
+            v[k] = dot(A[k], e)
+        for k in range(K):
+            g[k] = (v[k] - c * u[k] * ee) / q
+            for i in range(K):
+                M_out[k, i] = M[k, i] + c * u[k] * u[i]
+                G_out[k, i] = G[k, i] - c * (u[k] * v[i] + v[k] * u[i]) + c * c * ee * u[k] * u[i]
+        there, s, flips = best_z(z, w, ee / (q * q), tol, g, G_out, M_out, p)
+        opens = may_open and w * there / (1.0 + w * s) > penalty + tol
+        if flips:
+            count[0] += flips
+            for k in range(K):  # out with the old z …
+                for j in range(d):
+                    A[k, j] -= c * u[k] * e[j]
+                for i in range(K):
+                    S[k, i] += w * (float(z[k]) * z[i] - float(own[k]) * own[i])
+            for k in range(K):
+                own[k] = z[k]
+            residual(X[n], z, A, e)  # … and in with the new one
+            c = w / (1.0 + w * s)
+            for k in range(K):
+                for j in range(d):
+                    A[k, j] += c * p[k] * e[j]
+                for i in range(K):
+                    M[k, i] = M_out[k, i] - c * p[k] * p[i]
+                    G[k, i] = (
+                        G_out[k, i] + c * (p[k] * g[i] + g[k] * p[i]) + c * c * there * p[k] * p[i]
+                    )
+        if opens:
+            return n, OPEN
+    return X.shape[0], DONE

@@ -1,0 +1,207 @@
+"""Cuts of a graph: sums over clusters, other orders of the nodes, contraction, kernel passes.
+
+A graph is CSR without its diagonal: `indptr`, `indices`, `data`. `delta` is each node's links to
+others (δ_i), `w` its weight (its degree, loops included, or 1). A partition is `z`.
+What is distance to one cluster and to another must differ by TOL of what is compared.
+"""
+
+import numpy as np
+
+from madbayes._jit import kernel
+
+TOL = 1e-10
+
+
+@kernel
+def cluster_sums(indptr, indices, data, delta, w, z, W, cut):
+    """Weight and cut of each cluster, added to W and cut."""
+    for i in range(w.size):
+        c = z[i]
+        outside = delta[i]
+        for e in range(indptr[i], indptr[i + 1]):
+            if z[indices[e]] == c:
+                outside -= data[e]
+        W[c] += w[i]
+        cut[c] += outside
+
+
+@kernel
+def renumber(z, new):
+    """Labels to 0, 1, … in the order of first appearance; returns how many. `new` is full of -1."""
+    k = 0
+    for i in range(z.size):
+        c = z[i]
+        if new[c] < 0:
+            new[c] = k
+            k += 1
+        z[i] = new[c]
+    return k
+
+
+@kernel
+def common_parts(one, other, head, labels, first, after):
+    """Nodes with the same label in `one` and in `other` get one label; returns how many there are.
+
+    Labels are in the order of first appearance, and `first` is where each appears. `head`, full
+    of -1, is the last new label within each one of `one`, `after` the one before it.
+    """
+    k = 0
+    for i in range(one.size):
+        part = head[one[i]]
+        while part >= 0 and other[first[part]] != other[i]:
+            part = after[part]
+        if part < 0:
+            part = k
+            first[part], after[part], head[one[i]] = i, head[one[i]], part
+            k += 1
+        labels[i] = part
+    return k
+
+
+@kernel
+def reorder(indptr, indices, data, order, place, begin, end, new_indptr, new_indices, new_data):
+    """Rows `begin` to `end` of the same graph in another order: node i comes to `place[i]`."""
+    for r in range(begin, end):
+        i = order[r]
+        filled = new_indptr[r]
+        for e in range(indptr[i], indptr[i + 1]):
+            new_indices[filled] = place[indices[e]]
+            new_data[filled] = data[e]
+            filled += 1
+
+
+@kernel
+def sort_nodes(z, start, order):
+    """The nodes in the order of their clusters, which begin at `start` (full of 0 at first)."""
+    k = start.size - 1
+    for i in range(z.size):
+        start[z[i] + 1] += 1
+    for c in range(k):
+        start[c + 1] += start[c]
+    for i in range(z.size):
+        order[start[z[i]]] = i
+        start[z[i]] += 1
+    for c in range(k, 0, -1):
+        start[c] = start[c - 1]
+    start[0] = 0
+
+
+@kernel
+def contract(
+    indptr,
+    indices,
+    data,
+    w,
+    z,
+    start,
+    order,
+    first_cluster,
+    last_cluster,
+    filled,
+    inner,
+    slot,
+    there,
+    new_indptr,
+    new_indices,
+    new_data,
+    new,
+):
+    """The graph whose nodes are the clusters, and `new`: their links to others and weights.
+
+    Of the rows from `first_cluster` to `last_cluster`; they are written from `filled` on, and the
+    place after the last one is returned. `start` and `order`: the nodes of each cluster. `slot`,
+    full of -1: where the links of the present cluster to each other one are summed, and at `inner`
+    those within. `there` is room for one number for each node.
+    """
+    for c in range(first_cluster, last_cluster):
+        begin = filled
+        slot[c] = inner  # one branch less
+        weight, outside = 0.0, 0.0
+        for m in range(start[c], start[c + 1]):
+            i = order[m]
+            weight += w[i]
+            first, last = indptr[i], indptr[i + 1]
+            apart = 0
+            for e in range(first, last):
+                there[e - first] = z[indices[e]]
+                apart |= there[e - first] ^ c
+            if apart == 0:
+                continue
+            for e in range(first, last):
+                q = there[e - first]
+                at = slot[q]
+                if at < begin:
+                    slot[q] = filled
+                    new_indices[filled] = q
+                    new_data[filled] = data[e]
+                    filled += 1
+                else:
+                    new_data[at] += data[e]
+        slot[c] = -1
+        for e in range(begin, filled):
+            outside += new_data[e]
+        new[0, c], new[1, c] = outside, weight
+        new_indptr[c + 1] = filled
+    return filled
+
+
+@kernel
+def kernel_pass(indptr, indices, data, w, loop, z, s, a, sigma, penalty, new):
+    """One pass of KJ Algorithm 1 in kernel space, nodes in order; returns the number of clusters.
+
+    K = σW⁻¹ - W⁻¹LW⁻¹, in KJ's σ where `loop` holds what stands on the diagonal of WKW beside σw:
+    A_ii for w = d. `z` are the labels before the pass, `s` and `a` weights and inner links of the
+    clusters before it; `new` receives the labels. The weighted squared distance of node i to c is
+    σ + loop_i/w_i - 2·links(i,c)/s_c + w_i·a_c/s_c² + (σw_i/s_c)(1 - 2[i∈c]).
+    """
+    n, k = w.size, s.size
+    links, touched = np.zeros(k), np.empty(k, np.int64)
+    opened = np.full(n, -1, np.int64)  # the cluster that a node opened in this pass
+    # Of the clusters a node has no link to, the nearest has the least a/s² + σ/s, whoever asks.
+    far, least = 0, 0.0
+    for c in range(k):
+        value = a[c] / s[c] ** 2 + sigma / s[c]
+        if c == 0 or value < least - TOL * least:
+            far, least = c, value
+    n_clusters = k
+    for i in range(n):
+        wi = w[i]
+        alone = sigma + loop[i] / wi
+        best, nearest = far, alone + wi * least
+        tol = TOL * (nearest + sigma)
+        n_touched = 0
+        p = z[i]
+        links[p] += loop[i]
+        touched[0] = p
+        n_touched = 1
+        for e in range(indptr[i], indptr[i + 1]):
+            j = indices[e]
+            c = z[j]
+            if links[c] == 0.0 and c != p:
+                touched[n_touched] = c
+                n_touched += 1
+            links[c] += data[e]
+            if opened[j] >= 0:
+                distance = (
+                    alone - 2.0 * data[e] / w[j] + wi * loop[j] / w[j] ** 2 + sigma * wi / w[j]
+                )
+                if distance < nearest - tol or (distance < nearest + tol and opened[j] < best):
+                    best, nearest = opened[j], distance
+        for t in range(n_touched):
+            c = touched[t]
+            inside = -1.0 if c == p else 1.0
+            distance = (
+                alone - 2.0 * links[c] / s[c] + wi * a[c] / s[c] ** 2 + inside * sigma * wi / s[c]
+            )
+            if distance < nearest - tol or (distance < nearest + tol and c < best):
+                best, nearest = c, distance
+            links[c] = 0.0
+        if nearest > penalty + tol:
+            best = n_clusters
+            opened[i] = n_clusters
+            n_clusters += 1
+            value = loop[i] / wi**2 + sigma / wi
+            if value < least - TOL * least:
+                far, least = best, value
+        new[i] = best
+    return n_clusters

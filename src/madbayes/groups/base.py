@@ -1,0 +1,247 @@
+"""What `HardHDP` and `KernelHardHDP` share: parameters, penalties, fitting, predicting."""
+
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from madbayes._model.fitting import Options, begin, keep_choice, warn_if_unfinished
+from madbayes._rows.checks import check_count
+from madbayes._rows.row_kernels import squared_error
+from madbayes._rows.rows import DISK_VALUES, Rows, on_disk
+from madbayes._rows.threads import Run
+from madbayes._search.division import Division
+from madbayes._search.driver import by_size, search
+from madbayes._search.number import printed_number
+from madbayes._search.price import SharedPrice
+from madbayes.groups.algorithm2 import Sharing, hard_hdp
+from madbayes.groups.farthest import group_gap, local_gap
+from madbayes.groups.grouped_rows import Grouped, Groups, check_groups, put_together
+from madbayes.groups.path import find_shared_path
+from madbayes.groups.space import GroupedSpace
+from madbayes.howmany.staircase import Staircase
+from madbayes.kmeans.farthest import first_gap
+
+COSTS = 2**20  # distances that predict keeps at a time
+
+
+def usage(groups: np.ndarray, labels: np.ndarray, shape: tuple[int, int]) -> sp.csr_array:
+    """How many rows of each group are in each cluster."""
+    return sp.csr_array((np.ones(len(labels), np.int64), (groups, labels)), shape=shape)
+
+
+def number_locally(table: sp.csr_array, groups: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    """The rank of each row's cluster among those of its group; -1 where the group has none."""
+    key = np.repeat(np.arange(table.shape[0]), np.diff(table.indptr)) * table.shape[1]
+    at = np.searchsorted(key + table.indices, groups * table.shape[1] + labels)
+    return np.where(np.diff(table.indptr)[groups] > 0, at - table.indptr[groups], -1)
+
+
+def check_penalty(name: str, value: Any) -> Any:
+    """A positive finite float, "auto" or "farthest-first"."""
+    if value in ("auto", "farthest-first") and isinstance(value, str):
+        return value
+    what = "group's share of a cluster" if name == "penalty_local" else "shared cluster"
+    says = (
+        f"{name}={value!r} must be a number > 0, 'auto' or 'farthest-first'. It is the cost of one "
+        f"more {what}, in squared-distance units; penalties.hdp_farthest_first(X, groups, n_local, "
+        "n_global) proposes both for rough numbers of clusters."
+    )
+    if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
+        raise TypeError(says)
+    if not 0 < float(value) < np.inf:
+        raise ValueError(says)
+    return float(value)
+
+
+class SharedClusters:
+    """What `HardHDP` and `KernelHardHDP` share: parameters, checks, and what is stored."""
+
+    labels_: np.ndarray
+    n_clusters_: int
+    objective_: float
+    inertia_: float
+    objective_history_: np.ndarray
+    n_iter_: int
+    converged_: bool
+    path_: Staircase
+
+    def __init__(
+        self,
+        penalty_local: float | str = "auto",
+        penalty_global: float | str = "auto",
+        *,
+        algorithm: str = "search",
+        n_local_hint: int | None = None,
+        n_global_hint: int | None = None,
+        n_init: int = 1,
+        effort: float = 1.0,
+        max_iter: int = 300,
+        random_state: Any = None,
+        n_jobs: int | None = None,
+    ) -> None:
+        self.penalty_local = penalty_local
+        self.penalty_global = penalty_global
+        self.algorithm = algorithm
+        self.n_local_hint = n_local_hint
+        self.n_global_hint = n_global_hint
+        self.n_init = n_init
+        self.effort = effort
+        self.max_iter = max_iter
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+
+    def _check(self) -> Options:
+        options = begin(self)
+        for name in ("penalty_local", "penalty_global"):
+            value = check_penalty(name, getattr(self, name))
+            hint = f"n_{name.removeprefix('penalty_')}_hint"
+            given = getattr(self, hint)
+            if given is not None:
+                check_count(hint, given, why="It is a rough number of clusters.")
+                if not isinstance(value, str):
+                    raise ValueError(
+                        f"{hint}={given} would be ignored, because {name}={value} decides already. "
+                        "Give one of them."
+                    )
+            elif value == "farthest-first":
+                raise ValueError(f"{name}='farthest-first' needs {hint}, a rough number.")
+        return options
+
+    def _solve(
+        self, X: Any, weight: np.ndarray | None, groups: Groups, options: Options, run: Run
+    ) -> tuple[Grouped, Division, np.ndarray]:
+        """Fit on checked rows: all but what depends on how a centre is kept.
+
+        Returns the grouped rows, their division, and the label of each row of X (-1 for a row of
+        weight 0).
+        """
+        if self.algorithm == "search" and on_disk(X) and X.shape[0] * X.shape[1] > DISK_VALUES:
+            raise ValueError(
+                f"algorithm='search' needs the rows in memory, and X has {X.shape[0]:,} of "
+                f"{X.shape[1]} columns on disk. Use algorithm='paper', or np.array(X) if it fits."
+            )
+        rows = put_together(X, weight, groups, run)
+        local, glob, path = self._penalties(rows, options, run)
+        if self.algorithm == "paper":
+            local, glob, found = self._print(rows, local, glob, path, options, run)
+        else:
+            found = self._search(rows, local, glob, options, run)
+        warn_if_unfinished(self, found.converged)
+        space = GroupedSpace(
+            rows.X, rows.w, rows.group, SharedPrice(glob, len(rows.X), local=local)
+        )
+        division = space.division(found.labels)
+        if path is not None:
+            keep_choice(self, path, division.k, glob)
+        self.groups_ = groups.names
+        self._rows_of = usage(rows.group, division.labels, (len(groups.names), division.k))
+        self.n_local_clusters_ = np.diff(self._rows_of.indptr)
+        self.n_clusters_ = division.k
+        self.penalty_local_, self.penalty_global_ = local, glob
+        self.objective_ = found.history[-1]
+        self.inertia_ = float(squared_error(rows.X, rows.w, division.labels, division.centers))
+        self.objective_history_ = np.array(found.history)
+        self.n_iter_ = found.n_iter
+        self.converged_ = found.converged
+        labels = np.full(X.shape[0], -1, dtype=np.int64)
+        labels[rows.place] = division.labels
+        return rows, division, labels
+
+    def _penalties(
+        self, rows: Grouped, options: Options, run: Run
+    ) -> tuple[float, float, Staircase | None]:
+        """(λ_l, λ_g) as the parameters ask for them, and the path where they are found.
+
+        "farthest-first" is the scale of Algorithm 2; for the search the hints are met instead.
+        """
+        local, glob = self.penalty_local, self.penalty_global
+        if self.algorithm == "paper":
+            if local == "farthest-first":
+                local = local_gap(rows.X, None, rows.group, self.n_local_hint or 1, run)
+            if glob == "farthest-first":
+                glob = group_gap(rows.X, rows.w, rows.group, self.n_global_hint or 1, run)
+        if not isinstance(local, str) and not isinstance(glob, str):
+            return float(local), float(glob), None
+        given = tuple(None if isinstance(v, str) else float(v) for v in (local, glob))
+        hints = (self.n_local_hint, self.n_global_hint)
+        found = find_shared_path(rows, given, hints, options.random_state, run)  # type: ignore
+        automatic = "auto" in (local, glob)
+        return *found[:2], found[2] if automatic else None
+
+    def _search(
+        self, rows: Grouped, local: float, glob: float, options: Options, run: Run
+    ) -> Sharing:
+        """The search, from Algorithm 2 among others; clusters from the heaviest to the lightest."""
+        printed = hard_hdp(rows, local, glob, options.max_iter)
+        price = SharedPrice(glob, len(rows.X), local=local)
+        found, history = search(
+            GroupedSpace(rows.X, rows.w, rows.group, price, run),
+            **options.for_search(run),
+            labels=[printed.labels],
+        )
+        rank = by_size(found.centers, found.weights)
+        return Sharing(np.argsort(rank)[found.labels], history, len(history), True)
+
+    def _print(
+        self,
+        rows: Grouped,
+        local: float,
+        glob: float,
+        path: Staircase | None,
+        options: Options,
+        run: Run,
+    ) -> tuple[float, float, Sharing]:
+        """Algorithm 2; where a number was chosen, at penalties of its own scale that give it."""
+        if path is None or "auto" not in (self.penalty_local, self.penalty_global):
+            return local, glob, hard_hdp(rows, local, glob, options.max_iter)
+        number = path.best().number
+        share = float(np.clip(local / (local + glob), 0.1, 0.9))
+
+        def solve(total: float) -> Sharing:
+            return hard_hdp(rows, share * total, (1 - share) * total, options.max_iter)
+
+        first = first_gap(Rows(rows.X), rows.w, number, run)
+        total, found = printed_number(solve, lambda found: found.k, number, first)
+        return share * total, (1 - share) * total, found
+
+    def _store_labels(self, labels: np.ndarray, groups: Groups) -> None:
+        self.labels_ = labels.astype(np.int32)
+        self.local_labels_ = number_locally(self._rows_of, groups.code, labels).astype(np.int32)
+
+    def _nearest_of_group(self, gaps: np.ndarray, code: np.ndarray) -> np.ndarray:
+        """For rows that do not count: the nearest cluster that their group uses, or any."""
+        uses = self._rows_of[code].toarray() > 0
+        uses[~uses.any(axis=1)] = True
+        return np.where(uses, gaps, np.inf).argmin(axis=1)
+
+    def _surcharge(self, groups: Any, n: int) -> tuple[np.ndarray, sp.csr_array]:
+        """The group of each row (one beyond the last: new), and which clusters the groups use."""
+        uses = sp.vstack([self._rows_of, sp.csr_array((1, self.n_clusters_), dtype=np.int64)])
+        new = len(self.groups_)
+        if groups is None:
+            return np.full(n, new), sp.csr_array(uses)
+        names, code, _, _ = check_groups(groups, n)
+        try:
+            at = np.minimum(np.searchsorted(self.groups_, names), new - 1)
+            known = self.groups_[at] == names
+        except TypeError:  # text where there were numbers, or the other way round
+            at, known = np.zeros(len(names), np.int64), np.zeros(len(names), bool)
+        return np.where(known, at, new)[code], sp.csr_array(uses)
+
+    def _price_of_opening(self) -> float:
+        return self.penalty_local_ + self.penalty_global_
+
+    def _cheapest(self, distances: Any, n: int, groups: Any) -> tuple[np.ndarray, ...]:
+        """The cluster with the least d² + λ_l·[not used by the group], d², and this sum;
+        `distances(a, b)` has one line for each cluster."""
+        code, uses = self._surcharge(groups, n)
+        labels, d2, paid = np.empty(n, dtype=np.int32), np.empty(n), np.empty(n)
+        step = max(1, COSTS // self.n_clusters_)
+        for a in range(0, n, step):
+            b = min(n, a + step)
+            gaps = distances(a, b)
+            cost = gaps + self.penalty_local_ * (uses[code[a:b]].toarray().T == 0)
+            labels[a:b] = cost.argmin(axis=0)
+            d2[a:b], paid[a:b] = gaps[labels[a:b], np.arange(b - a)], cost.min(axis=0)
+        return labels, np.maximum(d2, 0.0), paid

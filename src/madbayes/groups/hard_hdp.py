@@ -1,0 +1,191 @@
+"""Hard HDP: clusters shared by many data sets (KJ section 4), the estimator.
+
+Objective: F = Σ_n w_n ‖x_n - μ_{z_n}‖² + λ_l Σ_j k_j + λ_g g (KJ Eq. 2, with weights).
+`algorithm2` holds the printed algorithm, `grouped_space` what the search needs, `path` how the
+penalties are found, `sharing` what this estimator has in common with `KernelHardHDP`.
+"""
+
+from typing import Any, Self
+
+import numpy as np
+from sklearn.utils.validation import check_is_fitted
+
+from madbayes._model.centers import CentersMixin
+from madbayes._model.dispatch import anywhere
+from madbayes._model.novelty_mixin import Closest
+from madbayes._partition.seeding import squared_distances
+from madbayes._rows.checks import check_rows, check_weight
+from madbayes._rows.frame import check_reach, measure
+from madbayes._rows.rows import Rows
+from madbayes._rows.threads import workers
+from madbayes.groups.base import SharedClusters
+from madbayes.groups.grouped_rows import check_groups, gather
+
+
+class HardHDP(SharedClusters, CentersMixin):
+    """Clusters shared by many data sets, their number found (Kulis & Jordan 2012, section 4).
+
+    Rows come in groups (patients, shops, documents). Minimises the sum of squared distances to the
+    shared centres, plus `penalty_local` for every cluster that a group uses and `penalty_global`
+    for every cluster that exists: groups borrow clusters from each other, and each uses few.
+
+    Use it when single groups are too small to be clustered alone, or when clusters of different
+    groups have to be the same ones. With one group it is `DPMeans`, with the sum of both penalties.
+    When groups do not matter, `DPMeans` on all rows is simpler.
+
+    Parameters
+    ----------
+    penalty_local : float, "auto" or "farthest-first", default="auto"
+        The cost of one more cluster in a group, in squared-distance units (λ_l of the paper).
+    penalty_global : float, "auto" or "farthest-first", default="auto"
+        The cost of one more cluster altogether, in squared-distance units (λ_g). "auto" takes the
+        penalties whose clusters describe the data in the fewest words (`multi.path`), or
+        those that give about as many clusters as the hints say; it takes clusters to be round, and
+        cuts up long ones. "farthest-first" aims at the hints: with "paper" by the heuristic of
+        KJ 6.1, which is on the scale of one row, with "search" like "auto".
+    algorithm : {"search", "paper"}, default="search"
+        "search" looks for the lowest objective: at the end no move of one row or of one group's
+        share of a cluster, to another cluster or to a new one, and no merge of two clusters lowers
+        it, and splits of every cluster have been tried in vain. Never above "paper". It is a
+        heuristic; the global minimum is not guaranteed. "paper" is KJ Algorithm 2.
+    n_local_hint, n_global_hint : int or None
+        Rough numbers of clusters, in a group on average and in all.
+    n_init : int, default=1
+        For "search": so many searches from different seeds, of which the best is taken.
+    effort : float, default=1
+        For "search": so many times the usual patience.
+    max_iter : int, default=300
+        Passes of Algorithm 2 at most.
+    random_state : int, RandomState or None
+        Seed. The result is the same to the bit for any `n_jobs`.
+    n_jobs : int or None
+        Threads; None uses all cores.
+
+    Attributes
+    ----------
+    labels_ : array of shape (n_rows,)
+        The (global) cluster of each row.
+    local_labels_ : array of shape (n_rows,)
+        The same, counted within the group of the row: 0 to ``n_local_clusters_[group] - 1``, in the
+        order of the global labels.
+    cluster_centers_ : array of shape (n_clusters_, n_features)
+        By "search" from the largest cluster to the smallest.
+    n_clusters_ : int
+        The number of global clusters, g.
+    n_local_clusters_ : array of shape (n_groups,)
+        How many of them each group uses, k_j, in the order of `groups_`.
+    groups_ : array of shape (n_groups,)
+        The labels of the groups, sorted.
+    penalty_local_, penalty_global_ : float
+    objective_ : float
+        KJ Eq. 2: `inertia_` + `penalty_local_` · Σ `n_local_clusters_` + `penalty_global_` ·
+        `n_clusters_`.
+    inertia_ : float
+        Sum of (weighted) squared distances to the centres.
+    objective_history_ : array
+        The objective after each pass or improvement; never rises.
+    evidence_, path_ : penalties.Choice, penalties.Staircase
+        With "auto" penalties: how many clusters and how sure; clusters against `penalty_global`.
+    n_iter_, converged_
+    n_features_in_, feature_names_in_
+
+    Notes
+    -----
+    Rows of weight 0 get the nearest cluster that their group uses; a group of such rows only uses
+    none, and their local label is -1. The rows are copied once; a CSR matrix is made dense.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from madbayes import HardHDP
+    >>> rng = np.random.default_rng(0)
+    >>> places = np.array([[0.0, 0], [9, 0], [0, 9], [9, 9]])
+    >>> X = [np.repeat(places[pair], 4, axis=0) + rng.normal(size=(8, 2))
+    ...      for pair in ([0, 1], [1, 2], [2, 3], [0, 3], [0, 2])]
+    >>> model = HardHDP(penalty_local=10.0, penalty_global=20.0, random_state=0).fit(X)
+    >>> model.n_clusters_, model.n_local_clusters_
+    (4, array([2, 2, 2, 2, 2]))
+    >>> new = [[4.4, 0.0]]  # between two clusters, of which group 3 uses the first
+    >>> model.predict(new, groups=[3]) == model.predict([[0.0, 0.0]])
+    array([ True])
+    """
+
+    _reads_blocks = True
+
+    @anywhere
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None, groups: Any = None) -> Self:
+        """Cluster the rows of X.
+
+        Parameters
+        ----------
+        X : array, table or CSR matrix, or a list of them, one for each group
+        y : ignored
+        sample_weight : array of shape (n_rows,), optional
+        groups : array of shape (n_rows,), optional
+            The group of each row: numbers or text. One group when left out.
+        """
+        X, groups = gather(X, groups)
+        X = check_rows(self, X)
+        weight = check_weight(sample_weight, X.shape[0])
+        found = check_groups(groups, X.shape[0])
+        options = self._check()
+        with workers(self.n_jobs) as run:
+            rows, division, labels = self._solve(X, weight, found, options, run)
+            self._store_centers(division.centers + rows.offset, Rows(X).dtype)
+            left_out = np.flatnonzero(labels < 0)
+            if left_out.size:
+                gaps = self._distances(X[left_out])(0, left_out.size).T
+                labels[left_out] = self._nearest_of_group(gaps, found.code[left_out])
+        self._store_labels(labels, found)
+        self._calibrate(X, self.labels_, weight)
+        return self
+
+    def fit_predict(
+        self, X: Any, y: Any = None, sample_weight: Any = None, groups: Any = None
+    ) -> np.ndarray:
+        """Fit and return `labels_`."""
+        return self.fit(X, sample_weight=sample_weight, groups=groups).labels_
+
+    def fit_transform(
+        self, X: Any, y: Any = None, sample_weight: Any = None, groups: Any = None
+    ) -> np.ndarray:
+        """Fit and return the distances of the rows of X to the centres."""
+        return self.fit(X, sample_weight=sample_weight, groups=groups).transform(X)
+
+    @anywhere
+    def transform(self, X: Any) -> np.ndarray:
+        """Euclidean distances, (n_rows, n_clusters)."""
+        return super().transform(gather(X, None)[0])
+
+    @anywhere
+    def predict(self, X: Any, novel: Any = False, groups: Any = None) -> np.ndarray:
+        """The cluster of each row of X: the least squared distance, `penalty_local_` added for
+        clusters that the group of the row does not use.
+
+        Rows of groups that were not there in `fit` (or all rows, without `groups`) get the nearest
+        cluster. With `novel`, a rate, -1 for rows that are new, as in `DPMeans.predict`; with
+        ``novel="paper"`` where even the cheapest cluster costs more than `penalty_local_` +
+        `penalty_global_`. Rows do not influence each other.
+        """
+        return self._predict(X, novel, groups=groups)
+
+    @anywhere
+    def novelty_score(self, X: Any, groups: Any = None) -> np.ndarray:
+        """As in `DPMeans.novelty_score`, for the cluster that `predict` gives."""
+        return self._score_novelty(self._closest(X, groups))
+
+    def _plain_labels(self, X: Any, **how: Any) -> np.ndarray:
+        return self._closest(X, **how).labels
+
+    def _closest(self, X: Any, groups: Any = None) -> Closest:
+        check_is_fitted(self)
+        X, groups = gather(X, groups)
+        X = check_rows(self, X, reset=False)
+        labels, d2, paid = self._cheapest(self._distances(X), X.shape[0], groups)
+        return Closest(labels, d2, lambda rows: self._gaps(X[rows]), paid)
+
+    def _distances(self, X: Any) -> Any:
+        source, centers = Rows(X), np.ascontiguousarray(self._exact_centers())
+        with workers(1) as run:
+            check_reach(centers, measure(source, None, run), source.d)
+        return lambda a, b: squared_distances(source, a, b, centers)

@@ -1,0 +1,187 @@
+"""What a sample of the rows looks like before it is asked for clusters: steps 1 and 2 of `path`."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from sklearn.utils.extmath import randomized_svd
+
+from madbayes._partition.moves import means
+from madbayes._rows.rows import Rows, unit_csr
+from madbayes._search.division import without_gaps
+from madbayes.howmany.links import squared_distances
+
+SAMPLE_ROWS = 32_768
+AT_ONCE = 2048  # rows whose distances are measured at once
+SAMPLE_VALUES = 16_000_000  # rows × columns of the sample, for many columns
+SPARSE_ROWS = 8_192  # of a CSR matrix of many columns, which stays sparse
+KEEP_COLUMNS = 10  # so few are not reduced to components
+DENSE_COLUMNS = 1_024  # a sample of a CSR matrix is made dense up to here
+COMPONENTS = 64  # of a sparse sample, at most
+NULL_COMPONENTS = 32  # of it with random signs
+
+
+@dataclass(frozen=True)
+class Sample:
+    """1. The rows that decide; `core` and `isolated` are arrays or CSR, in units of `scale`."""
+
+    core: Any
+    core_w: np.ndarray
+    isolated: Any
+    isolated_w: np.ndarray
+    clump: np.ndarray  # the group of each isolated row
+    origin: np.ndarray
+    scale: float
+    total: float  # weight of all rows that the sample stands for
+
+
+def draw_sample(
+    X: Any, weights: np.ndarray | None, wanted: int, rng: np.random.Generator, *, unit: bool
+) -> Sample:
+    """1. Rows in random order, so that any leading block is a sample too. No weights: all ones."""
+    sparse = sp.issparse(X) and X.shape[1] > DENSE_COLUMNS
+    n_rows = min(SAMPLE_ROWS, max(4096, SAMPLE_VALUES // X.shape[1]))
+    rows = rng.permutation(X.shape[0] if weights is None else np.flatnonzero(weights > 0))
+    rows = rows[: max(SPARSE_ROWS if sparse else n_rows, 128 * wanted)].copy()
+    w = np.ones(len(rows)) if weights is None else weights[rows] / weights[rows].mean()
+    total = float(X.shape[0] if weights is None else weights.sum())
+    if sparse:
+        S = sp.csr_array(X[rows], dtype=np.float64)
+        S = unit_csr(S) if unit else S
+    else:
+        S = Rows(X, unit=unit).take(rows)
+    origin, scale = np.zeros(X.shape[1]), 1.0
+    if not unit:
+        if not sparse:
+            origin = S.mean(axis=0)
+            S -= origin
+        scale = float(abs(S).max()) or 1.0
+        S /= scale
+    lonely, limit = lonely_rows(S, rng) if not unit else (np.zeros(len(rows), bool), np.inf)
+    isolated = S[lonely]
+    core = S[~lonely] if lonely.any() else S
+    clump = clumps(isolated, limit)
+    return Sample(core, w[~lonely], isolated, w[lonely], clump, origin, scale, total)
+
+
+def lonely_rows(X: Any, rng: np.random.Generator, group: int = 5) -> tuple[np.ndarray, float]:
+    """Rows whose `group`-th nearest row is twice as far as two rows usually are from each other.
+
+    So far off that one such row may repay a penalty meant for whole clusters.
+    """
+    n = X.shape[0]
+    group = min(group, n // 20)
+    if group < 1:
+        return np.zeros(n, bool), np.inf
+    some = rng.choice(n, min(n, 256), replace=False)
+    apart = squared_distances(X[some], X[some])
+    apart = apart[apart > 0]
+    limit = 4.0 * np.median(apart) if apart.size else np.inf
+    second = min(1, len(some) - 1)  # the nearest may be the row itself
+    lonely = np.empty(n, bool)
+    for a in range(0, n, AT_ONCE):  # fresh memory for all at once takes longer than the products
+        D = squared_distances(X[a : a + AT_ONCE], X[some])
+        D.partition(second, axis=1)
+        lonely[a : a + AT_ONCE] = D[:, second] > limit
+    for i in np.flatnonzero(lonely):
+        near = squared_distances(X[i : i + 1], X)[0] <= limit
+        lonely[i] = near.sum() <= group
+    return lonely, limit
+
+
+def clumps(X: Any, limit: float) -> np.ndarray:
+    """Number the groups of isolated rows: a row joins the first earlier one within the limit."""
+    label = np.arange(X.shape[0])
+    for i in range(len(label)):
+        label[i] = label[np.argmax(squared_distances(X[i : i + 1], X[: i + 1])[0] <= limit)]
+    return np.unique(label, return_inverse=True)[1]
+
+
+def sketch(sample: Sample, rng: np.random.Generator) -> tuple[np.ndarray, int]:
+    """2. The core in few columns, and how many of these are more than noise (0: not asked)."""
+    if sp.issparse(sample.core):
+        return sparse_principal(sample.core, rng)
+    return principal(spread_grid(sample.core - sample.core.mean(axis=0), rng), rng)
+
+
+def spread_grid(X: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Columns on a regular grid (counts, rounded values): spread each value over its cell.
+
+    Two-valued columns only when there are many: sums of them make a grid, one alone may be a group.
+    """
+    X = X.copy()
+    fewest_steps = 1 if X.shape[1] > KEEP_COLUMNS else 2
+    for j in range(X.shape[1]):
+        values = np.unique(X[:2048, j])
+        steps = np.diff(values)
+        steps = steps[steps > 1e-7 * (values[-1] - values[0])]
+        if len(steps) >= fewest_steps and np.median(steps) < 1.5 * steps.min():
+            X[:, j] += steps.min() * (rng.random(len(X)) - 0.5)
+    return X
+
+
+def principal(
+    X: np.ndarray, rng: np.random.Generator, at_most: int = 256
+) -> tuple[np.ndarray, int]:
+    """Scores on the components with more variance than those of the data with random signs."""
+    if X.shape[1] <= KEEP_COLUMNS:
+        return X, 0
+    if X.shape[1] > 1024:  # distances survive a random projection
+        X = X @ rng.standard_normal((X.shape[1], 512)) / np.sqrt(512)
+    some = X[: max(8192, X.shape[1])]
+    flipped = some * rng.choice(np.array([-1.0, 1.0]), some.shape)
+    flipped -= flipped.mean(0)
+    wide = some.shape[1] > len(some)
+
+    def gram(A: np.ndarray) -> Any:
+        return A @ A.T if wide else A.T @ A
+
+    null = np.linalg.eigvalsh(gram(flipped))[::-1]
+    value, vector = np.linalg.eigh(gram(some - some.mean(0)))
+    value, vector = value[::-1], vector[:, ::-1]
+    signal = r = int(np.argmin(np.r_[value > null, False]))
+    ratio, tail = np.sqrt(some.shape[1] / len(some)), value[r : some.shape[1]]
+    if ratio < 0.9 and len(tail) and tail[0] > 1.2 * tail[-1] * ((1 + ratio) / (1 - ratio)) ** 2:
+        r = max(r, len(X) // 50)  # the rest is wider than noise can be (Marchenko & Pastur 1967)
+    r = min(max(r, 2, len(X) // 256), at_most, len(value))
+    axes = some.T @ vector[:, :r] / np.sqrt(value[:r]) if wide else vector[:, :r]
+    return X @ axes, min(signal, r)
+
+
+def sparse_principal(X: Any, rng: np.random.Generator) -> tuple[np.ndarray, int]:
+    """The same for CSR, by products with few columns (Halko, Martinsson & Tropp 2011).
+
+    Only so many components with random signs: the last one stands for those after it.
+    """
+    seeds = [int(s) for s in rng.integers(2**31 - 1, size=2)]
+    flipped = X.copy()
+    flipped.data = flipped.data * rng.choice(np.array([-1.0, 1.0]), len(flipped.data))
+    size = min(COMPONENTS + 1, min(X.shape) - 1)  # one for the mean
+    U, s, _ = randomized_svd(X, size, n_iter=2, random_state=seeds[0])
+    null = randomized_svd(flipped, min(size, NULL_COMPONENTS), n_iter=2, random_state=seeds[1])[1]
+    Z = U * s
+    U, s, _ = np.linalg.svd(Z - Z.mean(axis=0), full_matrices=False)
+    noise = null[np.minimum(np.arange(len(s)), len(null) - 1)]
+    signal = int(np.argmin(np.r_[s > noise, False]))
+    r = min(max(signal, 2), len(s))
+    return np.ascontiguousarray(U[:, :r] * s[:r]), signal
+
+
+def divide(
+    S: Any, w: np.ndarray, labels: np.ndarray, unit: bool
+) -> tuple[np.ndarray, np.ndarray, float]:
+    """The means of the groups, labels 0, 1, … without gaps, and the squared error."""
+    labels, k = without_gaps(labels)
+    if not sp.issparse(S):
+        centers = means(S, w, labels, k, unit)[0]
+        return centers, labels, float(w @ ((S - centers[labels]) ** 2).sum(axis=1))
+    member = sp.csr_array((w, (labels, np.arange(len(labels)))), shape=(k, len(labels)))
+    sums, weight = (member @ S).toarray(), np.bincount(labels, w)
+    squares = (sums**2).sum(axis=1)
+    if unit:
+        length = np.sqrt(squares)
+        centers = sums / np.where(length > 0, length, 1.0)[:, None]
+        return centers, labels, float(2 * (weight - length).sum())
+    within = w @ np.asarray(S.multiply(S).sum(axis=1)).ravel() - (squares / weight).sum()
+    return sums / weight[:, None], labels, float(max(within, 0.0))

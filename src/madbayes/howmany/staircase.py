@@ -1,0 +1,292 @@
+"""The staircase: how many groups at which price, and the number that the data supports.
+
+Every model here is *error + price × number of groups*. If E(k) is the least error with k groups,
+E(k) + λk is least on the lower convex hull of the points (k, E(k)), and the slopes of the hull are
+the prices at which one number takes over from the next (KJ Fig. 2c). Groups are clusters, features
+or communities. Communities *earn* their resolution θ, Cut - θk, so λ = -θ there and the hull is
+read on its rising side.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from importlib import import_module
+from typing import Any, Literal
+
+import numpy as np
+
+from madbayes._partition.lloyd import nearest
+from madbayes._rows.checks import check_penalty, check_table
+from madbayes._rows.threads import workers
+
+Of = Literal["cluster", "feature", "community"]
+Strength = Literal["none", "weak", "moderate", "strong"]
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The number of groups that the data supports best, how well, and why.
+
+    Attributes
+    ----------
+    number : int
+        How many; also as `n_clusters`, and as `n_components` of features.
+    price : float
+        A price in the middle (of the logarithms) of the step of `number`; also as `penalty`, and as
+        `resolution` of communities.
+    strength : {"none", "weak", "moderate", "strong"}
+        The evidence in a word. "none": nothing stands out from noise.
+    support : float
+        The same as a number: 1 when all groups are apart beyond doubt, 0 or less when they look
+        like pieces of noise.
+    reason : str
+        What decided, in a few words.
+    runners_up : tuple of (number, score), best first
+    score : float
+        The score of `number`, on the scale of the runners-up.
+    confirmed : float or None
+        The share of divisions that are significant at the 5 % level on rows that played no part in
+        finding them; None where no rows were held out.
+    n_isolated : int
+        How many of the groups are far, lonely rows (or clumps of up to five).
+    remarks : tuple of str
+        What a user should know beside it: for example that the clusters are not round.
+    of : {"cluster", "feature", "community"}
+        What is counted.
+    """
+
+    number: int
+    price: float
+    strength: Strength
+    support: float
+    reason: str
+    runners_up: tuple[tuple[int, float], ...] = ()
+    score: float = 0.0
+    confirmed: float | None = None
+    n_isolated: int = 0
+    remarks: tuple[str, ...] = ()
+    of: Of = "cluster"
+
+    @property
+    def n_clusters(self) -> int:
+        return self.number
+
+    @property
+    def n_components(self) -> int:
+        return self.number
+
+    @property
+    def penalty(self) -> float:
+        return self.price
+
+    @property
+    def resolution(self) -> float:
+        return self.price
+
+    def describe(self) -> str:
+        """What was found, how sure it is and what else it could be, for a person."""
+        text = count(self.number, self.of)
+        if self.n_isolated:
+            text += f" ({self.n_isolated} of them isolated rows)"
+        if self.strength == "none":
+            text += f": {self.reason}"
+        else:
+            text += f", evidence {self.strength} ({self.reason})"
+        others = ", ".join(str(number) for number, _ in self.runners_up[:3])
+        text = f"{text}; next best: {others}" if others else text
+        return ". ".join([text, *self.remarks])
+
+
+@dataclass(frozen=True)
+class Staircase:
+    """How many groups at which price.
+
+    Attributes
+    ----------
+    number, price_low, price_high : arrays
+        `number[i]` groups are best for ``price_low[i] <= price < price_high[i]``. The number is
+        also called `n_clusters` and `n_components`, the prices `penalty_low` and `penalty_high`, of
+        communities `resolution_low` and `resolution_high`.
+    objective : array
+        The error with `number[i]` groups, without their price.
+    figures : dict of arrays
+        Further figures of each step, by name.
+    scores : dict
+        For each number that was examined its score; for those far from the best an estimate from
+        fewer rows, where there are many.
+    choice : Choice or None
+        The number that the data supports; also as `best()`.
+    of : {"cluster", "feature", "community"}
+        What is counted.
+    centers, labels : tuple of arrays or None
+        The division of each step, by centres or by labels.
+    unit : bool
+        Whether rows and centres have length 1.
+
+    Notes
+    -----
+    For a large X all of it comes from a sample, scaled up.
+    """
+
+    number: np.ndarray
+    price_low: np.ndarray
+    price_high: np.ndarray
+    objective: np.ndarray
+    choice: Choice | None = None
+    scores: dict[int, float] = field(default_factory=dict, repr=False)
+    figures: dict[str, np.ndarray] = field(default_factory=dict, repr=False)
+    of: Of = "cluster"
+    # The division of each step: by centres, or by labels (assignments, for features).
+    centers: tuple[np.ndarray, ...] | None = field(default=None, repr=False)
+    labels: tuple[np.ndarray, ...] | None = field(default=None, repr=False)
+    unit: bool = field(default=False, repr=False)  # rows and centres at length 1
+    _X: Any = field(default=None, repr=False)
+
+    @classmethod
+    def build(
+        cls, numbers: Sequence[int] | np.ndarray, errors: Any, of: Of = "cluster", **more: Any
+    ) -> "Staircase":
+        """The steps of the points (number, error); `centers`, `labels` and `figures` in their order
+        lose the points that are never best."""
+        ks, errors = np.asarray(numbers, dtype=np.int64), np.asarray(errors, dtype=np.float64)
+        order = np.lexsort((errors, ks))
+        keep = order[lower_hull(ks[order], errors[order], rising=of == "community")]
+        slopes = np.diff(errors[keep]) / np.diff(ks[keep])
+        if of == "community":
+            low, high = np.r_[0.0, slopes], np.r_[slopes, np.inf]
+        else:
+            low, high = np.r_[-slopes, 0.0], np.r_[np.inf, -slopes]
+        for name in ("centers", "labels"):
+            if more.get(name) is not None:
+                more[name] = tuple(more[name][i] for i in keep)
+        if "figures" in more:
+            more["figures"] = {name: np.asarray(v)[keep] for name, v in more["figures"].items()}
+        return cls(ks[keep], low, high, errors[keep], of=of, **more)
+
+    # The same under the names of each family
+
+    @property
+    def n_clusters(self) -> np.ndarray:
+        return self.number
+
+    @property
+    def n_components(self) -> np.ndarray:
+        return self.number
+
+    @property
+    def penalty_low(self) -> np.ndarray:
+        return self.price_low
+
+    @property
+    def penalty_high(self) -> np.ndarray:
+        return self.price_high
+
+    @property
+    def resolution_low(self) -> np.ndarray:
+        return self.price_low
+
+    @property
+    def resolution_high(self) -> np.ndarray:
+        return self.price_high
+
+    def at(self, price: float) -> int:
+        """The step that a price falls on."""
+        price = check_penalty(price)
+        signed = -price if self.of == "community" else price
+        return int(np.argmin(self.objective + signed * self.number))
+
+    def step_of(self, number: int) -> int | None:
+        """The step with so many groups, if there is one."""
+        found = np.flatnonzero(self.number == number)
+        return int(found[0]) if found.size else None
+
+    def middle(self, step: int) -> float:
+        """The price in the middle (of the logarithms) of a step; never 0 or infinite."""
+        low, high = float(self.price_low[step]), float(self.price_high[step])
+        if not np.isfinite(high):  # beyond the whole error nothing can ever pay
+            high = max(float(self.objective.max(initial=0.0)), 2 * low)
+        if high <= 0:  # all rows equal: any price
+            return 1.0
+        return float(np.sqrt(low) * np.sqrt(high)) if low > 0 else high / 2
+
+    def widths(self) -> np.ndarray:
+        """√number·log(high/low) of each step; 0 of steps without an end."""
+        return plateau(self.number, self.price_low, self.price_high)
+
+    def labels_at(self, price: float, X: Any = None, n_jobs: int | None = None) -> np.ndarray:
+        """Labels of the rows in the best division at this price.
+
+        The division is that of the path: an estimator with that price starts from the same idea and
+        goes on until nothing lowers the objective. A path of an estimator does not hold the rows:
+        pass them.
+        """
+        step = self.at(price)
+        if self.labels is not None:
+            return self.labels[step]
+        X = self._X if X is None else check_table(X)
+        if X is None or self.centers is None:
+            raise ValueError(
+                "this path does not hold the rows it was made of: pass them, labels_at(price, X)."
+            )
+        with workers(n_jobs) as run:
+            return nearest(X, self.centers[step], run, unit=self.unit)
+
+    def centers_at(self, price: float) -> np.ndarray:
+        """The centres of the best division at this price."""
+        if self.centers is None:
+            raise AttributeError(f"{count(2, self.of)[2:]} of this path have no centres.")
+        return self.centers[self.at(price)]
+
+    def best(self) -> Choice:
+        """The number that the data supports best."""
+        assert self.choice is not None  # every path that leaves this package has one
+        return self.choice
+
+    def plot(self, ax: Any = None) -> Any:
+        """The number against the price, the choice marked; needs matplotlib. Returns the axes."""
+        # By name: pictures are a layer above this one.
+        return import_module("madbayes.plots._path").path(self, ax)
+
+    def without_rows(self) -> "Staircase":
+        """The same path without the rows it was made of, for keeping."""
+        return replace(self, _X=None)
+
+
+def lower_hull(numbers: np.ndarray, errors: np.ndarray, *, rising: bool = False) -> np.ndarray:
+    """Positions on the lower convex hull of (number, error), ascending in number, of the side on
+    which errors fall (or, for what groups earn, rise) strictly."""
+    keep: list[int] = []
+    for i in range(len(numbers)):
+        if keep and numbers[i] == numbers[keep[-1]]:
+            continue  # the first of equal numbers has the least error
+        if not rising and keep and errors[i] >= errors[keep[-1]]:
+            continue
+        while rising and keep and errors[keep[-1]] >= errors[i]:
+            keep.pop()
+        while len(keep) > 1 and (errors[keep[-2]] - errors[keep[-1]]) * (
+            numbers[i] - numbers[keep[-1]]
+        ) <= (errors[keep[-1]] - errors[i]) * (numbers[keep[-1]] - numbers[keep[-2]]):
+            keep.pop()
+        keep.append(i)
+    return np.array(keep, dtype=np.int64)
+
+
+def plateau(number: Any, low: Any, high: Any) -> np.ndarray:
+    """√number·log(high/low): how far a step stands out (in noise the logarithms of the gaps shrink
+    like 1/number, so wide gaps at large numbers weigh more). 0 where a step has no end."""
+    number, low, high = np.broadcast_arrays(np.asarray(number, float), low, high)
+    ends = (low > 0) & np.isfinite(high) & (high > low)
+    ratio = np.divide(high, low, out=np.ones(number.shape), where=ends)
+    return np.sqrt(np.maximum(number, 0.0)) * np.log(ratio)
+
+
+def in_words(support: float) -> Strength:
+    """The strength of evidence that supports so much."""
+    if support <= 0:
+        return "none"
+    return ("weak", "moderate", "strong")[int(support > 1 / 3) + int(support > 2 / 3)]
+
+
+def count(number: int, of: Of) -> str:
+    """ "1 cluster", "3 communities"."""
+    plural = {"cluster": "clusters", "feature": "features", "community": "communities"}[of]
+    return f"{number} {of if number == 1 else plural}"

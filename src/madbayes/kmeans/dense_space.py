@@ -1,0 +1,300 @@
+"""Dense rows for the search (`_search/driver.py`).
+
+Objective: J = Σ_n w_n ‖x_n - μ_{z_n}‖² + λk (KJ Eq. 1, with weights). For the cosine metric rows
+and centres have length 1 (`unit`) and only the changes by the moves differ.
+
+1. *Start.* Over-segment (k-means++ seeds and a few Lloyd passes on a sample; every row when there
+   are few) and merge by Ward's cost W_a W_b/(W_a+W_b)·‖μ_a-μ_b‖² while it is below λ.
+2. *Combine.* All centres of two divisions, merged in the same way, and a few Lloyd passes.
+3. *Moves.* Merges, Lloyd, Hartigan's exact moves of single rows (openings and closings included).
+
+Departs from KJ: Algorithm 1 opens a cluster only when one row alone repays λ.
+"""
+
+import warnings
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+
+from madbayes._partition import draws, moves
+from madbayes._partition.lloyd import Follower, lloyd_labels, lloyd_passes, nearest
+from madbayes._partition.lloyd_kernels import PLAIN, lloyd_by_columns
+from madbayes._partition.moves import TOL
+from madbayes._partition.ward import merge_below, ward_tree
+from madbayes._rows.frame import Frame, measure
+from madbayes._rows.row_kernels import squared_error
+from madbayes._rows.rows import Rows
+from madbayes._rows.threads import Run, patient, serial
+from madbayes._search.division import Division, without_gaps
+from madbayes._search.driver import SPLITS, Step
+from madbayes._search.price import Price
+from madbayes.kmeans.pruning import indivisible, rows_to_watch
+from madbayes.kmeans.trial import FIRST, PASSES, approach
+
+TINY = 100  # rows: for so few exact moves decide, and cost nothing
+SWEEPS, ALONE = 10, 30  # about so many passes are the exact moves after plain passes; without them
+SEEDS = 64  # small clusters to begin with, four times as many of …
+MANY = 20_000  # … more rows
+SMALL = 1024  # so many rows are merged without over-segmenting
+MOST_SEEDS = 16_384  # more small clusters than these are found in boxes …
+BOX = 4096  # … of at most so many rows
+
+
+@dataclass(frozen=True)
+class DenseSpace:
+    """Rows (centred, or of length 1 with `unit`), their positive weights, and a price."""
+
+    X: np.ndarray
+    w: np.ndarray
+    price: Price
+    run: Run = serial
+    unit: bool = False
+
+    crosses = True
+    neighbours = 12
+    passes = 22.5
+    counts = True
+    redraw_any = True
+    tries = 1
+    exact_parts = True
+
+    @property
+    def n(self) -> int:
+        return len(self.X)
+
+    @property
+    def values(self) -> int:
+        return self.X.size
+
+    @cached_property
+    def frame(self) -> Frame:
+        """Where the rows lie: measured once."""
+        return measure(Rows(self.X), self.w, self.run)
+
+    def division(self, labels: np.ndarray) -> Division:
+        z, k = without_gaps(labels)
+        C, W, _ = moves.means(self.X, self.w, z, k, self.unit)
+        J = squared_error(self.X, self.w, z, C) + self.price.penalty * k
+        return Division(z, C, W, J)
+
+    @cached_property
+    def follower(self) -> Follower:
+        """The rows with what is known of their nearest centres."""
+        return Follower(self.X, self.w, self.run, self.unit, self.frame)
+
+    def settle(self, centers: np.ndarray) -> Division:
+        if self.plain(len(centers)):
+            return self.division(self._lloyd(centers, 0))
+        self.follower.assign(centers)
+        return self.division(self.follower.partition.labels)
+
+    def part(self, rows: np.ndarray, cap: int) -> "DenseSpace":
+        price = self.price.part(min(cap, len(rows)))
+        return DenseSpace(self.X[rows], self.w[rows], price, unit=self.unit)
+
+    def sample(self, size: int, rng: np.random.RandomState) -> "DenseSpace":
+        rows = self._sample_rows(size, rng)
+        w = self.w[rows] * (self.w.sum() / self.w[rows].sum())
+        return replace(self, X=self.X[rows], w=w)
+
+    def _sample_rows(self, size: int, rng: np.random.RandomState) -> np.ndarray:
+        n = self.n
+        return np.arange(n) if n <= size else np.sort(rng.choice(n, size, replace=False))
+
+    def draw(self, count: int, rng: np.random.RandomState) -> np.ndarray:
+        return draw(self.X, self.w, count, rng)
+
+    def redraw(self, centers: np.ndarray, most: int, rng: np.random.RandomState) -> np.ndarray:
+        at_cap = self.price.penalty == 0  # as many clusters as are allowed, always
+        U = rng.random_sample(3 + 2 * most)
+        return draws.redraw_some(self.X, self.w, centers, most, U, at_cap)
+
+    def relax(
+        self, centers: np.ndarray, limit: float = np.inf, known: np.ndarray | None = None
+    ) -> tuple[np.ndarray, float, float]:
+        """Plain passes, then exact moves where these may come below `limit`."""
+        rule = self.price.penalty, self.price.cap, self.unit
+        passes, sweeps = 0.0, ALONE
+        if self.n > TINY and self.plain(len(centers)):
+            near = approach(self.columns, self.w, centers, self.price, limit, known)
+            if not near.hopeful:
+                return near.labels, near.objective, near.passes
+            centers, limit, passes, sweeps = near.centers, near.limit, near.passes, SWEEPS
+        labels, _, J = patient(moves.relax, self.X, self.w, centers, *rule, limit)
+        return labels, J, passes + sweeps * len(centers)
+
+    def plain(self, k: int) -> bool:
+        """Whether Lloyd's passes that compare all rows with k centres are soonest."""
+        return not self.unit and self.values * k <= PLAIN
+
+    @cached_property
+    def columns(self) -> np.ndarray:
+        """The columns of X, for plain passes."""
+        return np.ascontiguousarray(self.X.T, dtype=np.float64)
+
+    def whole(self, rows: np.ndarray, center: np.ndarray) -> bool:
+        return not self.unit and indivisible(self.X, self.w, rows, center, self.price.penalty)
+
+    # 1. Start
+
+    def first_centers(self, rng: np.random.RandomState) -> Iterator[np.ndarray]:
+        """Ward's merges of many small clusters, until a merge costs more than the penalty."""
+        cap, penalty = self.price.cap, self.price.penalty * (1 - TOL)
+        m = 4 * cap if penalty == 0 else 0
+        m = max(m, SEEDS if self.n <= MANY else 4 * SEEDS)
+        m = self.n if 4 * m > self.n and self.n <= SMALL else m
+        k = self.n
+        while m < self.n and m <= MOST_SEEDS:
+            centers, seeds = self._merge_seeds(m, penalty, cap, rng)
+            k = len(centers)
+            if 3 * k <= m or k == cap or seeds < m:  # fine enough for this penalty
+                yield centers
+                return
+            m = 2 * m if 4 * m <= self.n else self.n
+        if self.n > BOX:
+            self._warn_of_many(k)
+        yield self._merge_boxes(penalty)
+
+    def _merge_seeds(
+        self, m: int, penalty: float, cap: int, rng: np.random.RandomState
+    ) -> tuple[np.ndarray, int]:
+        """Centres of m small clusters after the merges below `penalty`, at most `cap`; and m, less
+        where rows are equal."""
+        some: DenseSpace = self
+        if self.n > 4000 + 4 * m:
+            rows = self._sample_rows(4000 + 4 * m, rng)
+            some = replace(self, X=self.X[rows], w=self.w[rows])
+        seeds = some.draw(m, rng)
+        if some.plain(len(seeds)):
+            labels = some._lloyd(seeds, FIRST)
+        else:
+            labels = lloyd_labels(some.X, seeds, some.w, FIRST, self.run, self.unit)
+        small, weights, _ = moves.means(some.X, some.w, *without_gaps(labels), self.unit)
+        weights *= self.w.sum() / some.w.sum()
+        group, k = patient(merge_below, small, weights, penalty, cap, self.unit)
+        return moves.means(small, weights, group, k, self.unit)[0], len(seeds)
+
+    def _merge_boxes(self, penalty: float) -> np.ndarray:
+        """The same from single rows, box by box; then the boxes together."""
+        z, n_clusters = np.empty(self.n, np.int64), 0
+        for rows in boxes(self.X, np.arange(self.n)):
+            X = self.X[rows].astype(np.float64)
+            group, k = patient(merge_below, X, self.w[rows], penalty, self.price.cap, self.unit)
+            z[rows] = n_clusters + group
+            n_clusters += k
+        return self.merge(self.division(z)).centers
+
+    def _warn_of_many(self, k: int) -> None:
+        warnings.warn(
+            f"penalty={self.price.penalty:.4g} is so small that the {self.n} rows fall into more "
+            f"than {k} clusters, which takes long. A larger penalty, or max_clusters, makes it "
+            "quick; penalties.path(X) shows how many clusters there are at which penalty.",
+            stacklevel=2,
+        )
+
+    # 2. Combinations
+
+    def sow(self, k: int, rng: np.random.RandomState) -> Division:
+        """Another start: twice as many seeds, merged down to k clusters."""
+        return self.around(self._merge_seeds(min(2 * k, self.n), 0.0, k, rng)[0])
+
+    def cross(self, one: Division, other: Division, k: int) -> Division:
+        """The clusters around the centres of both, merged down to k."""
+        both = self.around(np.unique(np.vstack([one.centers, other.centers]), axis=0))
+        group, _ = patient(merge_below, both.centers, both.weights, 0.0, k, self.unit)
+        return self.division(group[both.labels])
+
+    def around(self, centers: np.ndarray) -> Division:
+        """As `settle`, for centres that are not looked at again."""
+        if self.plain(len(centers)):
+            return self.settle(centers)
+        return self.division(nearest(self.X, centers, self.run, frame=self.frame))
+
+    def glide(self, now: Division, gain: float) -> Division:
+        """Lloyd's passes while one gains this share of the error."""
+        return self.division(self._lloyd(now.centers, PASSES, gain))
+
+    # 3. Moves
+
+    def moves(self) -> Sequence[Step]:
+        return self.merge, self.follow_lloyd, self.move_rows
+
+    def merge(self, now: Division) -> Division:
+        """Merges that save more than they cost."""
+        penalty = self.price.penalty * (1 - TOL)
+        cap = self.price.cap
+        group, k = patient(merge_below, now.centers, now.weights, penalty, cap, self.unit)
+        return self.division(group[now.labels]) if k < now.k else now
+
+    def follow_lloyd(self, now: Division) -> Division:
+        """Nearest centres and means, until nothing moves."""
+        if self.plain(now.k):
+            return self.division(self._lloyd(now.centers, PASSES))
+        labels = self.follower.settle(now.centers, PASSES)
+        return now if np.array_equal(labels, now.labels) else self.division(labels)
+
+    def _lloyd(self, centers: np.ndarray, passes: int, gain: float = 0.0) -> np.ndarray:
+        """Labels after at most so many passes, the last one that gains less than this share."""
+        if self.plain(len(centers)):
+            return lloyd_by_columns(self.columns, self.w, centers, passes, gain, ahead=1.0)[0]
+        how = self.run, self.unit, self.frame, gain, True
+        return lloyd_passes(self.X, centers, self.w, passes, *how)[0]
+
+    def move_rows(self, now: Division) -> Division:
+        """Hartigan's moves, of rows that are not much nearer to their own centre than to others."""
+        X, w, unit = self.X, self.w, self.unit
+        penalty, cap = self.price.penalty, self.price.cap
+        while True:
+            z, room = now.labels, min(self.n, 2 * now.k + 16) + 1
+            N = np.bincount(z, minlength=room)
+            rows = rows_to_watch(self, now, N)
+            if not len(rows):
+                return now
+            z = z.copy()
+            C, W, N = moves.means(X, w, z, room, unit)
+            if not patient(moves.move_rows, X, w, z, rows, C, W, N, penalty, cap, unit, -np.inf):
+                return now
+            new = self.division(z)
+            if not new.objective < now.objective:  # only rounding is left
+                return now
+            now = new
+
+    # The penalties at which a division is best
+
+    def worth(self, now: Division, rng: np.random.RandomState) -> tuple[float, float]:
+        """What the best split of a cluster would save, and what the cheapest merge would cost.
+
+        Between these penalties neither pays: `now` is as many clusters as there should be.
+        """
+        own = ((self.X - now.centers[now.labels]) ** 2).sum(axis=1)
+        W = now.weights[now.labels]
+        rest = np.where(W > self.w * (1 + 1e-12), W - self.w, np.inf)
+        saved = float((W * self.w / rest * own).max(initial=0.0))  # a row on its own
+        for rows in now.rows():
+            one = DenseSpace(self.X[rows], self.w[rows], Price(0.0, 2), unit=self.unit)
+            if one.n > 1:
+                whole = one.division(np.zeros(one.n, np.int64)).objective
+                halves = min(one.relax(one.draw(2, rng))[1] for _ in range(SPLITS))
+                saved = max(saved, whole - halves)
+        if now.k == 1:
+            return saved, np.inf
+        return saved, float(patient(ward_tree, now.centers, now.weights, self.unit)[2].min())
+
+
+def draw(X: np.ndarray, w: np.ndarray, count: int, rng: np.random.RandomState) -> np.ndarray:
+    """Rows far from each other (k-means++), fewer than `count` where rows are equal."""
+    seeds = np.empty((count, X.shape[1]))
+    return seeds[: patient(draws.draw_seeds, X, w, seeds, 0, rng.random_sample(count))]
+
+
+def boxes(X: np.ndarray, rows: np.ndarray) -> Iterator[np.ndarray]:
+    """The rows in boxes of at most BOX, halved along the widest column."""
+    if len(rows) <= BOX:
+        yield rows
+        return
+    column = X[rows, np.argmax(np.ptp(X[rows], axis=0))]
+    order = np.argsort(column, kind="stable")
+    for half in np.array_split(rows[order], 2):
+        yield from boxes(X, half)

@@ -1,0 +1,165 @@
+"""K-means of a stream (PRML Eq. 9.5): the estimator. `stream` has the steps."""
+
+import warnings
+from typing import Any, Self
+
+import numpy as np
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import check_random_state
+
+from madbayes._partition.seeding import kmeans_plus_plus
+from madbayes._rows.checks import check_choice, check_count
+from madbayes._rows.frame import NO_WEIGHT
+from madbayes._rows.rows import Rows
+from madbayes._rows.threads import workers
+from madbayes.online.base import OnlineMixin
+from madbayes.online.stream import Rule, Stream
+
+
+class OnlineKMeans(OnlineMixin):
+    """K-means of a stream: each row is looked at once and moves its centre (PRML Eq. 9.5).
+
+    Use it for rows that arrive over time, or that are too many to keep. For a table that fits into
+    memory `KMeans` finds lower squared errors, since it can look at rows again.
+
+    Parameters
+    ----------
+    n_clusters : int, default=8
+        The number of clusters.
+    init : {"first", "k-means++"} or array of shape (n_clusters, n_features), default="first"
+        The first centres. "first": the first `n_clusters` distinct rows of the stream; until then
+        there are fewer clusters, and only equal rows share one. "k-means++": rows of X drawn far
+        from each other, for `partial_fit` out of the first block, which must be large enough; this
+        is usually better. Drawn or given centres weigh nothing: the first row that comes to such a
+        centre replaces it (unless `step` is constant).
+    step : "mean" or float in (0, 1], default="mean"
+        How far a centre moves towards a row. "mean" is w/W, the row's share in the weight of its
+        cluster: the centre is the mean of the rows that came to it. A constant follows a drifting
+        stream; a row of weight w moves the centre as w equal rows would.
+    half_life : float or None
+        With ``step="mean"``: after so many rows of the stream, a row counts half in its centre.
+    n_passes : int, default=1
+        For `fit`: how often the rows pass by.
+    order : {"given", "random"}, default="given"
+        For `fit`: the order of the rows, drawn anew for each pass.
+    random_state : int, RandomState or None
+        Seed.
+    n_jobs : int or None
+        Threads for labels; None uses all cores. The stream itself is serial.
+
+    Attributes
+    ----------
+    cluster_centers_ : array of shape (n_clusters_, n_features)
+    counts_ : array of shape (n_clusters_,)
+        The weight of the rows that came to each centre; with `half_life`, what is left of it.
+    n_clusters_ : int
+        `n_clusters`, or less while the stream has had fewer distinct rows.
+    n_samples_seen_ : int
+        Rows of positive weight so far.
+    labels_ : array of shape (n_rows,)
+        After `fit` the nearest centre in the end; after `partial_fit` the centre that each row of
+        the block went to on arrival.
+    inertia_, objective_ : float
+        Sum of (weighted) squared distances that belongs to `labels_`: after `fit` to the centres in
+        the end, after `partial_fit` to those that each row of the block found, which is an honest
+        estimate for new rows.
+    n_features_in_, feature_names_in_
+
+    Notes
+    -----
+    There is no `objective_history_`: a row may raise the error of those before it. The result is
+    the same to the bit however the rows are cut into blocks, and for a model that was pickled on
+    the way (with ``init="k-means++"``, given the same first block). It depends on the order of the
+    rows and on the start: a centre that no row comes to stays where it is. Memory does not grow
+    with the stream; a CSR block is made dense part by part.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from madbayes import OnlineKMeans
+    >>> model = OnlineKMeans(n_clusters=2)
+    >>> model.partial_fit([[0.0], [10.0], [2.0]]).cluster_centers_.ravel().tolist()
+    [1.0, 10.0]
+    >>> model.partial_fit([[1.0], [14.0]]).cluster_centers_.ravel().tolist()
+    [1.0, 12.0]
+    >>> model.counts_.tolist(), model.predict([[3.0]]).tolist()
+    ([3.0, 2.0], [0])
+    """
+
+    def __init__(
+        self,
+        n_clusters: int = 8,
+        *,
+        init: Any = "first",
+        step: float | str = "mean",
+        half_life: float | None = None,
+        n_passes: int = 1,
+        order: str = "given",
+        random_state: Any = None,
+        n_jobs: int | None = None,
+    ) -> None:
+        self.n_clusters = n_clusters
+        self.init = init
+        self.step = step
+        self.half_life = half_life
+        self.n_passes = n_passes
+        self.order = order
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+        """Start afresh and let the rows of X pass by, `n_passes` times."""
+        super().fit(X, y, sample_weight)
+        if self.n_clusters_ < self.n_clusters:
+            warnings.warn(
+                f"Number of distinct clusters ({self.n_clusters_}) found smaller than n_clusters "
+                f"({self.n_clusters}). Possibly due to duplicate points in X.",
+                ConvergenceWarning,
+                stacklevel=2,
+            )
+        return self
+
+    def _check_size(self, n: int) -> None:
+        k = check_count("n_clusters", self.n_clusters)
+        if k > n:
+            raise ValueError(f"n_clusters={k} must be <= n_samples={n}: a cluster needs a row.")
+
+    def _begin(self, X: Any, weight: np.ndarray | None, stream: Stream | None = None) -> Stream:
+        k, d = self._rule().cap, X.shape[1]
+        if stream is not None:
+            return stream
+        stream = Stream.empty(k, d)
+        if isinstance(self.init, str):
+            if check_choice("init", self.init, "first", "k-means++") == "first":
+                return stream
+            if k > X.shape[0]:
+                raise ValueError(
+                    f"n_clusters={k} must be <= n_samples={X.shape[0]}: init='k-means++' draws "
+                    "that many rows. Begin with a larger block, or use init='first'."
+                )
+            with workers(self.n_jobs) as run:
+                centers = kmeans_plus_plus(
+                    Rows(X),
+                    NO_WEIGHT if weight is None else weight,
+                    k,
+                    check_random_state(self.random_state),
+                    run,
+                )
+        else:
+            centers = np.array(self.init, dtype=np.float64)
+        if centers.shape != (k, d):
+            raise ValueError(
+                f"init has shape {centers.shape}, but {k} centres of {d} features are needed: "
+                f"{(k, d)}."
+            )
+        if not np.isfinite(centers).all():
+            raise ValueError("init contains NaN or infinity; centres must be finite numbers.")
+        stream.centers[:] = stream.exact[:] = centers
+        stream.ids[:] = np.arange(k)
+        stream.k = stream.opened = k
+        return stream
+
+    def _rule(self) -> Rule:
+        step, half_life = self._steps()
+        cap = check_count("n_clusters", self.n_clusters)
+        return Rule(0.0, cap, step, half_life, False)
