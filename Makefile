@@ -1,6 +1,7 @@
 # make demo    find the clusters of the Old Faithful eruptions, and write a report about them
 # make test    lint, then every test
 # make test-cpus  every test as other processors would run it (an hour)
+# make coverage  which lines the tests run, kernels included (the JIT is off: slow)
 # make lint    ruff, mypy, import-linter
 # make docs    the site, into docs/_build/html
 # make reproduce  the experiments of the papers, into experiments/results
@@ -15,7 +16,7 @@ OUT    ?= madbayes-out
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
 
-.PHONY: help demo test test-cpus lint format docs reproduce bench clean
+.PHONY: help demo test test-cpus coverage lint format docs reproduce bench clean
 .DELETE_ON_ERROR:
 
 help:
@@ -31,6 +32,18 @@ test: lint
 
 test-cpus: $(VENV)/.installed-test
 	$(BIN)/python tests/cpus.py
+
+# Compiled code cannot be traced, so every kernel runs as plain Python on the small problems of the
+# tests that compare it with its reference.
+KERNEL_TESTS ?= tests/test_kmeans.py tests/test_dp_means.py tests/test_collapsed_dp_means.py \
+  tests/test_hard_hdp.py tests/test_features.py tests/test_graph.py tests/test_medoids.py
+
+coverage: $(VENV)/.installed-test
+	$(BIN)/python -m coverage erase
+	-NUMBA_DISABLE_JIT=1 $(BIN)/python -m coverage run -p -m pytest -q -x $(KERNEL_TESTS) -k "plain or reference or brute"
+	$(BIN)/python -m coverage run -p -m pytest -q
+	$(BIN)/python -m coverage combine --quiet
+	$(BIN)/python -m coverage report --skip-covered --sort=cover
 
 lint: $(VENV)/.installed-test
 	$(BIN)/ruff check .

@@ -95,7 +95,7 @@ def test_passes_that_are_left_out_are_known_to_numba():
     """Else a Numba with other names would be slower to compile, and nobody would notice."""
     from numba.core.compiler import Compiler
 
-    from madbayes._jit.lean import NEEDLESS, Lean, QuickFlags
+    from madbayes._jit.numba_internals import NEEDLESS, Lean, QuickFlags
 
     seen = []
 
@@ -122,7 +122,7 @@ def test_the_garbage_collector_rests_while_a_kernel_is_compiled(monkeypatch):
     import numba
     from numba.core.compiler import Compiler
 
-    from madbayes._jit.lean import Lean
+    from madbayes._jit.numba_internals import Lean
 
     seen, compile_one = [], Compiler.compile_extra
 
@@ -143,3 +143,30 @@ def test_the_garbage_collector_rests_while_a_kernel_is_compiled(monkeypatch):
     finally:
         gc.enable()
     assert seen == [False] * 3
+
+
+PLAIN = """
+import sys
+import numpy as np
+if sys.argv[1] == "broken":  # as if Numba had changed
+    sys.modules["madbayes._jit.numba_internals"] = None
+from madbayes import KMeans, _jit
+from madbayes.compile import LARGE, WIDE, rows
+X = rows(LARGE, WIDE).astype(np.float32)
+model = KMeans(64, n_init=1, max_iter=4, random_state=0).fit(X)
+print(_jit.internals is None, model.labels_[::7].tolist(), sep="|")
+"""
+
+
+@pytest.mark.parametrize("reason", ["broken", "asked"])
+def test_without_the_inside_of_numba_results_are_the_same(reason, tmp_path):
+    env = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path)}
+    if reason == "asked":
+        env["MADBAYES_PLAIN_KERNELS"] = "1"
+    here = subprocess.run([sys.executable, "-c", PLAIN, "as usual"], capture_output=True, text=True)
+    plain = subprocess.run(
+        [sys.executable, "-c", PLAIN, reason], env=env, capture_output=True, text=True
+    )
+    assert plain.returncode == 0, plain.stderr[-2000:]
+    assert here.stdout.startswith("False|") and plain.stdout.startswith("True|")
+    assert here.stdout.split("|")[1] == plain.stdout.split("|")[1]

@@ -17,17 +17,20 @@ from threadpoolctl import threadpool_info, threadpool_limits
 
 import madbayes
 from madbayes import DPMeans, KMeans
-from madbayes._jit.lanes import (
+from madbayes._jit.vectors import (
+    BUNCH,
     LANES,
+    PANEL,
+    compare,
     fetch,
     loosen,
     lowest_bit,
+    plain_compare,
     plain_loosen,
     plain_lowest_bit,
     plain_within,
     within,
 )
-from madbayes._jit.panels import BUNCH, PANEL, compare, plain_compare
 from madbayes._partition import assignment as partition_module
 from madbayes._partition import bound_history as history_module
 from madbayes._partition import draws, moves

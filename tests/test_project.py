@@ -51,13 +51,6 @@ def test_contributing_has_one_line_for_each_file():
     assert len(listed) == len(set(listed))
 
 
-def test_files_stay_short_enough_to_read():
-    lines = {
-        p.relative_to(PACKAGE).as_posix(): p.read_text().count("\n") for p in PACKAGE.rglob("*.py")
-    }
-    assert {name: count for name, count in lines.items() if count > 300} == {}
-
-
 def test_the_page_about_the_command_is_what_help_says():
     spec = importlib.util.spec_from_file_location("make_cli", ROOT / "docs" / "make_cli.py")
     make_cli = importlib.util.module_from_spec(spec)

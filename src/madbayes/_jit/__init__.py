@@ -10,25 +10,35 @@ long. So it cannot return an array, and must not call what returns a new one.
 """
 
 import functools
+import os
 import warnings
 from collections.abc import Callable
 from typing import Any
 
 from numba import njit
 
-from madbayes._jit.lean import Lean
+internals: Any
+try:
+    if os.environ.get("MADBAYES_PLAIN_KERNELS"):
+        raise ImportError("MADBAYES_PLAIN_KERNELS is set")
+    from madbayes._jit import numba_internals as internals
+except (ImportError, AttributeError):  # another Numba: slower, the results are as good
+    internals = None
 
 MAKERS = {"empty", "zeros", "ones", "full", "arange", "copy", "dot"}  # what makes arrays
 
 
 def compiled(**options: Any) -> Callable[[Callable[..., Any]], Any]:
     """`njit` with a cache on the disk, or without one where nothing can be written."""
-    options |= {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True}
-    options["pipeline_class"] = Lean
+    options |= {"nogil": True, "error_model": "numpy"}
+    if internals is None:
+        options.pop("no_cpython_wrapper", None)
+    else:
+        options |= {"no_cfunc_wrapper": True, "pipeline_class": internals.Lean}
 
     def decorate(function: Callable[..., Any]) -> Any:
         counts = not MAKERS.isdisjoint(function.__code__.co_names)
-        own = options | {"_nrt": counts}
+        own = options if internals is None else options | {"_nrt": counts}
         try:
             return njit(cache=True, **own)(function)
         except RuntimeError as error:

@@ -9,8 +9,8 @@ not wait for memory.
 import numpy as np
 
 from madbayes._jit import compiled, inner
-from madbayes._jit.lanes import LANES, fetch, loosen, lowest_bit, within
-from madbayes._jit.rounding import DOWN, DOWN32, UP, UP32, ZERO32
+from madbayes._jit.constants import DOWN, DOWN32, UP, UP32, ZERO32
+from madbayes._jit.vectors import LANES, fetch, loosen, lowest_bit, within
 from madbayes._partition.bounds import reach_of, room_left, this_pass
 from madbayes._rows.distance import sqdist
 

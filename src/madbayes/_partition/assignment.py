@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from madbayes._jit.lanes import LANES
+from madbayes._jit.vectors import LANES
 from madbayes._partition.bound_history import History, bounds_now, make_marks
 from madbayes._partition.bounds import Centers, Marks, RowState, Tally
 from madbayes._partition.nearest_direct import assign_direct

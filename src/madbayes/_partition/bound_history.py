@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from madbayes._jit.rounding import DOWN32, UP32, ZERO32
+from madbayes._jit.constants import DOWN32, UP32, ZERO32
 from madbayes._partition.bounds import Marks
 from madbayes._partition.prepared_centers import distances_between, largest_drifts, rounded_up
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from madbayes._jit import inner
-from madbayes._jit.rounding import DOWN, DOWN32, UP, UP32, ZERO32
+from madbayes._jit.constants import DOWN, DOWN32, UP, UP32, ZERO32
 from madbayes._rows.distance import add_row, sqdist
 
 RUN = 64  # neighbouring rows that are looked at together if they have the same label

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from madbayes._jit import inner, kernel
-from madbayes._jit.rounding import DOWN, UP
+from madbayes._jit.constants import DOWN, UP
 from madbayes._partition.bounds import check_bounds, settle
 
 DIRECT_TILE = 128  # rows

@@ -9,7 +9,7 @@ the same.
 import numpy as np
 
 from madbayes._jit import kernel
-from madbayes._jit.rounding import DOWN, UP
+from madbayes._jit.constants import DOWN, UP
 from madbayes._partition.bounds import RowState, Tally
 from madbayes._rows.distance import add_row, sqdist
 from madbayes._rows.row_kernels import NONE, read_only

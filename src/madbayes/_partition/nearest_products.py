@@ -20,8 +20,8 @@ from typing import NamedTuple
 import numpy as np
 
 from madbayes._jit import inner, kernel
-from madbayes._jit.panels import BUNCH, compare
-from madbayes._jit.rounding import DOWN, DOWN32
+from madbayes._jit.constants import DOWN, DOWN32
+from madbayes._jit.vectors import BUNCH, compare
 from madbayes._partition.active_rows import EPS32, error_bound, find_active, turn
 from madbayes._partition.bounds import leave, settle, this_pass
 from madbayes._rows.distance import sqdist, sqnorm

@@ -8,7 +8,7 @@ a shift of the origin (it would fill the zeros).
 import numpy as np
 
 from madbayes._jit import inner, kernel
-from madbayes._jit.rounding import DOWN, UP
+from madbayes._jit.constants import DOWN, UP
 from madbayes._partition.nearest_products import EPS64, error_bound
 from madbayes._rows.distance import add, sqdist
 

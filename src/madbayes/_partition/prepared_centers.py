@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from madbayes._jit.panels import BUNCH, PANEL
-from madbayes._jit.rounding import DOWN
+from madbayes._jit.constants import DOWN
+from madbayes._jit.vectors import BUNCH, PANEL
 from madbayes._partition.bounds import Centers
 from madbayes._partition.nearest_direct import DIRECT_TILE, DirectScratch
 from madbayes._partition.nearest_products import HARD_ROWS, TILE_ROWS, Scratch

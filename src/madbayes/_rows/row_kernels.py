@@ -6,7 +6,7 @@ On few values numpy adds up the same, in the same order: nobody waits for a kern
 import numpy as np
 
 from madbayes._jit import kernel
-from madbayes._jit.rounding import DOWN, UP
+from madbayes._jit.constants import DOWN, UP
 from madbayes._rows.distance import add_row, sqdist
 
 FEW = 2**16  # values

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from madbayes._jit import inner, kernel
-from madbayes._jit.panels import BUNCH, compare
+from madbayes._jit.vectors import BUNCH, compare
 from madbayes._partition.active_rows import EPS32, error_bound
 from madbayes.features.row_kernels import dot, residual
 

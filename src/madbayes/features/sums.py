@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from madbayes._jit.panels import PANEL
+from madbayes._jit.vectors import PANEL
 from madbayes._rows.frame import power_of_two
 from madbayes._rows.row_kernels import read_only
 from madbayes.features.bounds import UNBOUND, Bounds

@@ -1,0 +1,369 @@
+"""Everything here that leans on the inside of Numba and LLVM. `_jit` works without this file.
+
+Two parts, both for speed only: without them the results are as good and come later.
+
+1. *A compiler without the passes that no kernel needs* (`Lean`): a first call waits for each pass
+   of each function. Numba is meant to be extended by `define_pipelines`; passes go by name.
+2. *Vector code* for the functions of `vectors.py`, written as LLVM instructions, because LLVM turns
+   plain loops into vectors only by luck: scores of a few rows against panels of centres, and the
+   lower bounds of one row for several groups at a time.
+
+If Numba changes so that this file cannot be imported, or if MADBAYES_PLAIN_KERNELS is set, `_jit`
+takes Numba as it comes and the plain loops of `vectors.py`.
+"""
+
+import gc
+from typing import Any
+
+import numpy as np
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+from numba.core.compiler import Compiler, Flags
+from numba.extending import intrinsic
+
+from madbayes._jit.constants import BUNCH, DOWN32, LANES, PANEL
+
+# 1. The compiler
+
+# Closures and comprehensions, `with`, array expressions, and overloads that ask to be inlined: what
+# needs the first two does not compile, the others are slower without.
+NEEDLESS = {"inline_closure_likes", "with_lifting", "nopython_rewrites", "inline_overloads"}
+SAME = hash(Flags())  # Numba's own is that of the names of all flags
+
+
+class QuickFlags(Flags):
+    """Flags that are equal if the same ones were set to the same values.
+
+    Numba compares them for each operator of a kernel with each way to type it, and collects the
+    defaults of all flags for it: that was a quarter of all Python calls of a first fit.
+    """
+
+    __slots__ = ()
+
+    def __hash__(self) -> int:
+        return SAME
+
+    def __eq__(self, other: object) -> Any:
+        if isinstance(other, QuickFlags):
+            return self._values == other._values
+        return super().__eq__(other)
+
+
+class Lean(Compiler):
+    def __init__(self, *args: Any, **named: Any) -> None:
+        super().__init__(*args, **named)
+        if hasattr(self.state.flags, "_values"):
+            self.state.flags = QuickFlags(self.state.flags)
+
+    def compile_extra(self, func: Any) -> Any:
+        """Compile one kernel, with the garbage collector off.
+
+        A compiler makes objects that stay, by the hundred thousand: each time it has made some, the
+        collector looks through all that the process holds, in vain. One compiles at a time, so
+        nobody else switches it on or off in between.
+        """
+        collecting = gc.isenabled()
+        gc.disable()
+        try:
+            return super().compile_extra(func)
+        finally:
+            if collecting:
+                gc.enable()
+
+    def define_pipelines(self) -> Any:
+        pipelines = super().define_pipelines()
+        for pipeline in pipelines:
+            pipeline.passes = [p for p in pipeline.passes if p[0].name() not in NEEDLESS]
+            pipeline.finalize()
+        return pipelines
+
+
+# 2. Vector code
+
+INT, INDEX, REAL = ir.IntType(32), ir.IntType(64), ir.FloatType()
+
+
+def reals(n):
+    return ir.VectorType(REAL, n)
+
+
+def at(builder, pointer, index, kind):
+    """The address of `kind`, so many numbers behind `pointer`."""
+    return builder.bitcast(builder.gep(pointer, [index]), kind.as_pointer())
+
+
+def pick(builder, a, b, lanes):
+    """Some lanes of the vectors a and b, side by side."""
+    return builder.shuffle_vector(a, b, ir.Constant(ir.VectorType(INT, len(lanes)), list(lanes)))
+
+
+def in_all_lanes(builder, value):
+    none = ir.Constant(ir.VectorType(value.type, PANEL), ir.Undefined)
+    one = builder.insert_element(none, value, ir.Constant(INT, 0))
+    return pick(builder, one, none, [0] * PANEL)
+
+
+def in_order(builder, a, b):
+    """(the smaller, the larger) in each lane."""
+    less = builder.fcmp_ordered("<", a, b)
+    return builder.select(less, a, b), builder.select(less, b, a)
+
+
+def products_of(builder, panels, panel, rows, chosen, first):
+    """For each row of the bunch a vector of its products with the centres of a panel."""
+    d = cgutils.unpack_tuple(builder, rows.shape, 2)[1]
+    width = ir.Constant(INDEX, PANEL)
+    column = builder.gep(panels.data, [builder.mul(builder.mul(panel, d), width)])
+    bunch = []
+    for r in range(BUNCH):
+        b = builder.add(first, ir.Constant(INDEX, r))
+        i = builder.load(builder.gep(chosen.data, [b]))
+        bunch.append(builder.gep(rows.data, [builder.mul(i, d)]))
+    before = builder.block
+    loop, end = builder.append_basic_block("columns"), builder.append_basic_block("scores")
+    builder.branch(loop)
+    builder.position_at_end(loop)
+    j = builder.phi(INDEX)
+    sums = [builder.phi(reals(PANEL)) for _ in bunch]
+    centers = builder.load(at(builder, column, builder.mul(j, width), reals(PANEL)), align=4)
+    after, fused = [], ("contract",)
+    for row, total in zip(bunch, sums, strict=True):
+        x = in_all_lanes(builder, builder.load(builder.gep(row, [j])))
+        product = builder.fmul(x, centers, flags=fused)
+        after.append(builder.fadd(total, product, flags=fused))
+        total.add_incoming(ir.Constant(reals(PANEL), [0.0] * PANEL), before)
+        total.add_incoming(after[-1], loop)
+    next_j = builder.add(j, ir.Constant(INDEX, 1))
+    j.add_incoming(ir.Constant(INDEX, 0), before)
+    j.add_incoming(next_j, loop)
+    builder.cbranch(builder.icmp_signed("<", next_j, d), loop, end)
+    builder.position_at_end(end)
+    return after
+
+
+def two_lowest(builder, pairs):
+    """Of vectors of smallest scores and next ones a lane for each pair: its smallest, and another
+    one: the next."""
+    n = pairs[0][0].type.count
+    while n > 1 or len(pairs) > 1:  # two vectors become one, or one half as long
+        n //= 2
+        joined = []
+        step = 2 if len(pairs) > 1 else 1
+        for e in range(0, len(pairs), step):
+            (low_a, next_a), (low_b, next_b) = pairs[e], pairs[e + step - 1]
+            size = low_a.type.count
+            lanes = range(size * step)
+            left = [lane for lane in lanes if lane % (2 * n) < n]
+            right = [lane for lane in lanes if lane % (2 * n) >= n]
+            low, loser = in_order(
+                builder, pick(builder, low_a, low_b, left), pick(builder, low_a, low_b, right)
+            )
+            rest, _ = in_order(
+                builder, pick(builder, next_a, next_b, left), pick(builder, next_a, next_b, right)
+            )
+            joined.append((low, in_order(builder, rest, loser)[0]))
+        pairs = joined
+    return pairs[0]
+
+
+def halves_of(builder, score):
+    """(the smaller, the larger) of both halves."""
+    n = PANEL // 2
+    left, right = (pick(builder, score, score, range(first, first + n)) for first in (0, n))
+    return in_order(builder, left, right)
+
+
+def lowest_in_lanes(builder, panel, last, scores):
+    """For each row of the bunch, in each lane: the smallest score in the panels from `panel` to
+    before `last`, the next one, and the panel of the smallest. `scores` are those of one panel."""
+    before = builder.block
+    loop, end = builder.append_basic_block("panels"), builder.append_basic_block("lowest")
+    builder.branch(loop)
+    builder.position_at_end(loop)
+    here = builder.phi(INDEX)
+    kinds = reals(PANEL), reals(PANEL), ir.VectorType(INT, PANEL)
+    seen = [[builder.phi(kind) for kind in kinds] for _ in range(BUNCH)]
+    number = in_all_lanes(builder, builder.trunc(here, INT))
+    found = []
+    for (low, after, where), score in zip(seen, scores(here), strict=True):
+        less = builder.fcmp_ordered("<", score, low)
+        loser = builder.select(less, low, score)
+        low = builder.select(less, score, low)
+        after = in_order(builder, loser, after)[0]
+        found.append((low, after, builder.select(less, number, where)))
+    for phis, values in zip(seen, found, strict=True):
+        for phi, value, nothing in zip(phis, values, (np.inf, np.inf, 0), strict=True):
+            phi.add_incoming(ir.Constant(phi.type, [nothing] * PANEL), before)
+            phi.add_incoming(value, builder.block)
+    following = builder.add(here, ir.Constant(INDEX, 1))
+    here.add_incoming(panel, before)
+    here.add_incoming(following, builder.block)
+    builder.cbranch(builder.icmp_signed("<", following, last), loop, end)
+    builder.position_at_end(end)
+    return found
+
+
+def code_of_compare(context, builder, signature, args):
+    panel, last, first = args[2], args[3], args[6]
+    panels, half, rows, chosen, low1, low2, place = (
+        context.make_array(signature.args[i])(context, builder, args[i])
+        for i in (0, 1, 4, 5, 7, 8, 9)
+    )
+
+    def scores(here):
+        begin = builder.mul(here, ir.Constant(INDEX, PANEL))
+        products = products_of(builder, panels, here, rows, chosen, first)
+        halves = builder.load(at(builder, half.data, begin, reals(PANEL)), align=4)
+        return [builder.fsub(halves, product) for product in products]
+
+    def keep(found, pairs):
+        low, after = two_lowest(builder, pairs)
+        builder.store(low, at(builder, low1.data, first, low.type), align=4)
+        builder.store(after, at(builder, low2.data, first, low.type), align=4)
+        mask = ir.IntType(PANEL)
+        for r, (score, where) in enumerate(found):
+            value = builder.extract_element(low, ir.Constant(INT, r))
+            same = builder.fcmp_ordered("==", score, in_all_lanes(builder, value))
+            lane = builder.cttz(builder.bitcast(same, mask), ir.Constant(ir.IntType(1), 0))
+            lane = builder.zext(builder.and_(lane, ir.Constant(mask, PANEL - 1)), INT)  # nan: any
+            begin = builder.mul(builder.extract_element(where, lane), ir.Constant(INT, PANEL))
+            b = builder.add(first, ir.Constant(INDEX, r))
+            builder.store(builder.add(begin, lane), builder.gep(place.data, [b]))
+
+    alone = builder.icmp_signed("==", builder.add(panel, ir.Constant(INDEX, 1)), last)
+    with builder.if_else(alone) as (one, many):
+        with one:  # a fifth quicker than lanes with nothing to compare with
+            here = in_all_lanes(builder, builder.trunc(panel, INT))
+            found = scores(panel)
+            keep([(score, here) for score in found], [halves_of(builder, s) for s in found])
+        with many:
+            found = lowest_in_lanes(builder, panel, last, scores)
+            keep([(low, where) for low, _, where in found], [pair[:2] for pair in found])
+    return context.get_dummy_value()
+
+
+@intrinsic
+def fast_compare(typing, panels, half, panel, last, rows, chosen, first, low1, low2, place):
+    """`vectors.compare`."""
+    index = types.int64
+    signature = types.void(panels, half, index, index, rows, chosen, index, low1, low2, place)
+    return signature, code_of_compare
+
+
+BYTE = ir.IntType(8)
+
+
+def row_of(builder, array, i):
+    """Where row i begins, and how long it is."""
+    width = builder.extract_value(array.shape, 1)
+    return builder.gep(array.data, [builder.mul(i, width)]), width
+
+
+def constant(value):
+    return ir.Constant(reals(LANES), [float(value)] * LANES)
+
+
+def look_up(builder, table, width, since, g):
+    """For LANES groups from g on: the number in the row of `table` that `since` says."""
+    found = ir.Constant(reals(LANES), ir.Undefined)
+    for lane in range(LANES):
+        column = builder.add(g, ir.Constant(INDEX, lane))
+        row = builder.zext(builder.load(builder.gep(since, [column])), INDEX)
+        place = builder.add(builder.mul(row, width), column)
+        value = builder.load(builder.gep(table, [place]))
+        found = builder.insert_element(found, value, ir.Constant(INT, lane))
+    return found
+
+
+def code_of_loosen(context, builder, signature, args):
+    lower, since, drifts, lines = (
+        context.make_array(signature.args[e])(context, builder, args[e]) for e in (0, 1, 3, 5)
+    )
+    row, width = row_of(builder, lower, args[2])
+    line, _ = row_of(builder, lines, args[6])
+    marks, _ = row_of(builder, since, args[2])
+    lanes = ir.VectorType(INT, LANES)
+    none = ir.Constant(lanes, ir.Undefined)
+    own = builder.insert_element(none, builder.trunc(args[4], INT), ir.Constant(INT, 0))
+    own = pick(builder, own, none, [0] * LANES)
+    before = builder.block
+    loop, end = builder.append_basic_block("groups"), builder.append_basic_block("lowest")
+    builder.branch(loop)
+    builder.position_at_end(loop)
+    g, low = builder.phi(INDEX), builder.phi(reals(LANES))
+    bounds = builder.load(at(builder, row, g, reals(LANES)), align=4)
+    drift = look_up(builder, drifts.data, width, marks, g)
+    bounds = in_order(builder, constant(0.0), builder.fsub(bounds, drift))[1]
+    bounds = builder.fmul(bounds, constant(DOWN32))
+    builder.store(bounds, at(builder, line, g, reals(LANES)), align=4)
+    here = builder.insert_element(none, builder.trunc(g, INT), ir.Constant(INT, 0))
+    here = pick(builder, here, none, [0] * LANES)
+    here = builder.add(here, ir.Constant(lanes, list(range(LANES))))
+    others = builder.select(builder.icmp_signed("==", here, own), constant(np.inf), bounds)
+    lowest = in_order(builder, others, low)[0]
+    next_g = builder.add(g, ir.Constant(INDEX, LANES))
+    g.add_incoming(ir.Constant(INDEX, 0), before)
+    g.add_incoming(next_g, loop)
+    low.add_incoming(constant(np.inf), before)
+    low.add_incoming(lowest, loop)
+    builder.cbranch(builder.icmp_signed("<", next_g, width), loop, end)
+    builder.position_at_end(end)
+    n = LANES
+    while n > 1:
+        n //= 2
+        halves = (pick(builder, lowest, lowest, range(first, first + n)) for first in (0, n))
+        lowest = in_order(builder, *halves)[0]
+    return builder.extract_element(lowest, ir.Constant(INT, 0))
+
+
+def code_of_within(context, builder, signature, args):
+    lines = context.make_array(signature.args[0])(context, builder, args[0])
+    line, _ = row_of(builder, lines, args[1])
+    bounds = builder.load(at(builder, line, args[2], reals(LANES)), align=4)
+    none = ir.Constant(reals(LANES), ir.Undefined)
+    limit = builder.insert_element(none, args[3], ir.Constant(INT, 0))
+    limit = pick(builder, limit, none, [0] * LANES)
+    found = builder.fcmp_ordered("<=", bounds, limit)
+    return builder.zext(builder.bitcast(found, ir.IntType(LANES)), INDEX)
+
+
+def code_of_lowest_bit(context, builder, signature, args):
+    return builder.cttz(args[0], ir.Constant(ir.IntType(1), 1))
+
+
+def code_of_fetch(context, builder, signature, args):
+    X = context.make_array(signature.args[0])(context, builder, args[0])
+    row, _ = row_of(builder, X, args[1])
+    place = builder.bitcast(builder.gep(row, [args[2]]), BYTE.as_pointer())
+    how = [ir.Constant(INT, value) for value in (0, 3, 1)]  # to read, to keep, data
+    kind = ir.FunctionType(ir.VoidType(), [place.type, *(value.type for value in how)])
+    builder.call(
+        builder.module.declare_intrinsic("llvm.prefetch", (place.type,), kind), [place, *how]
+    )
+    return context.get_dummy_value()
+
+
+@intrinsic
+def fast_loosen(typing, lower, since, i, drifts, own, lines, a):
+    """`vectors.loosen`."""
+    index = types.int64
+    return types.float32(lower, since, index, drifts, index, lines, index), code_of_loosen
+
+
+@intrinsic
+def fast_within(typing, lines, a, first, limit):
+    """`vectors.within`."""
+    return types.int64(lines, types.int64, types.int64, types.float32), code_of_within
+
+
+@intrinsic
+def fast_lowest_bit(typing, bits):
+    """`vectors.lowest_bit`."""
+    return types.int64(types.int64), code_of_lowest_bit
+
+
+@intrinsic
+def fast_fetch(typing, X, i, j):
+    """`vectors.fetch`."""
+    return types.void(X, types.int64, types.int64), code_of_fetch
