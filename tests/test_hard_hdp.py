@@ -274,8 +274,8 @@ def test_more_rows_than_the_sample(monkeypatch):
     from madbayes._search import driver
     from madbayes.groups import space as grouped_space
 
-    monkeypatch.setattr(driver, "SAMPLE", 120)
-    monkeypatch.setattr(grouped_space, "SAMPLE", 120)
+    monkeypatch.setattr(driver, "SAMPLE_ROWS", 120)
+    monkeypatch.setattr(grouped_space, "SAMPLE_ROWS", 120)
     for groups_at_least in (2, 1000):  # a sample of the groups, and of the rows
         monkeypatch.setattr(grouped_space, "SAMPLE_GROUPS", groups_at_least)
         X, groups, truth = sets(5, n_sets=40, spread=0.03)

@@ -160,7 +160,7 @@ def test_far_from_the_origin_and_float32():
 def test_a_sample_for_the_search_keeps_the_guarantee(monkeypatch):
     X = np.random.RandomState(3).randn(600, 2)
     whole = DPMeans(25.0, random_state=0).fit(X)
-    monkeypatch.setattr(driver, "SAMPLE", 200)
+    monkeypatch.setattr(driver, "SAMPLE_ROWS", 200)
     monkeypatch.setattr(dense_space, "SMALL", 100)
     sampled = DPMeans(25.0, random_state=0).fit(X)
     lowest = lowest_neighbour(X, sampled.labels_, 25.0, np.ones(600), 600)
@@ -197,7 +197,7 @@ def test_little_effort_ends_in_a_local_minimum_and_much_is_not_above_it():
 @pytest.mark.parametrize("sample", [20_000, 500])
 @pytest.mark.parametrize("n_init", [1, 2])
 def test_more_effort_never_ends_higher(sample, n_init, monkeypatch):
-    monkeypatch.setattr(driver, "SAMPLE", sample)
+    monkeypatch.setattr(driver, "SAMPLE_ROWS", sample)
     X = np.random.RandomState(8).randn(900, 4)
     for model in (KMeans(15, algorithm="search"), DPMeans(40.0)):
         model.set_params(n_init=n_init, random_state=0, n_jobs=1)
@@ -212,8 +212,8 @@ def test_crossings_are_below_both_parents_on_noise():
     space = dense_space.DenseSpace(X, np.ones(2000), fixed(30, 2000))
     lower = 0
     for _ in range(6):
-        one, other = (space.glide(space.sow(30, rng), 1e-5) for _ in range(2))
-        child = space.glide(space.cross(one, other, 30), 1e-5)
+        one, other = (space.lloyd_until(space.new_start(30, rng), 1e-5) for _ in range(2))
+        child = space.lloyd_until(space.cross(one, other, 30), 1e-5)
         assert child.k == 30
         lower += child.objective < min(one.objective, other.objective)
     assert lower >= 5

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-ALIKE = 0.01  # of the rows are elsewhere
+SAME_UP_TO = 0.01  # share of rows in which two divisions may differ and count as the same
 
 
 @dataclass(frozen=True)
@@ -38,11 +38,11 @@ def without_gaps(labels: np.ndarray) -> tuple[np.ndarray, int]:
     return new[labels], int(new[-1]) + 1
 
 
-def alike(labels: np.ndarray, known: np.ndarray) -> bool:
-    """Whether two divisions lead to the same: hardly a row is elsewhere, whatever the numbers."""
+def same_division(labels: np.ndarray, known: np.ndarray) -> bool:
+    """Whether two divisions agree but for a few rows, whatever the numbers of their clusters."""
     k = int(known.max()) + 1
     both = np.bincount(labels * k + known, minlength=(int(labels.max()) + 1) * k)
-    return bool(both.reshape(-1, k).max(axis=1).sum() >= (1 - ALIKE) * len(labels))
+    return bool(both.reshape(-1, k).max(axis=1).sum() >= (1 - SAME_UP_TO) * len(labels))
 
 
 class Slots:

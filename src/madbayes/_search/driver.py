@@ -1,108 +1,56 @@
 """The search: one minimiser of *squared error + price of the clusters*, for every space of rows.
 
-KJ's algorithms open a cluster only when one row alone repays the penalty; the penalty that suits a
-data set is what a whole cluster repays. So:
+KJ's algorithms open a cluster only when one row alone repays the penalty. The penalty that suits a
+data set is what a whole cluster repays. So the search looks at clusters as well as at rows:
 
-1. *Start.* Centres that the space proposes (many small clusters, merged while a merge costs less
-   than the penalty), and those that the caller knows.
-2. *Descend* from the best: the moves of the space (merges, Lloyd, exact moves of single rows) and
-   splits of every cluster, in turn, until none lowers the objective.
-3. *Combine.* Other starts, crossed with each other and with the ends so far (`pool.py`); descend.
-4. *Renew neighbourhoods* of a few clusters each (`renewal.py`), where that pays.
-5. *Descend* again, on all rows (1 to 4 see a sample when there are very many).
+1. *Start.* The space proposes centres: many small clusters, merged while a merge costs less than
+   the penalty. The caller may add centres or labels. Very many rows are replaced by a sample here.
+2. *Descend* from the best start: the moves of the space (merges, Lloyd's passes, exact moves of
+   single rows) and splits of every cluster, in turn, until none lowers the objective.
+3. *Combine* (`pool.py`): new starts are crossed with each other and with the best divisions so far;
+   descend from the result.
+4. *Renew* (`renewal.py`): neighbourhoods of a few clusters each are solved anew, while that pays.
+5. *Descend* again, on all rows.
 
-3 to 5 are a round. `effort` is how many, to the nearest whole number: 1 costs a few k-means fits,
-.1 leaves 1 and 2. Where there is a sample, or many clusters that have a price, 2 costs more than
-crossings do: there the first round comes before it, and is always made. More effort begins with all
-that less effort does, and keeps what is lowest, so it never ends higher.
+Steps 3 to 5 are a round. `effort`, rounded, is the number of rounds: 1 costs a few fits of k-means,
+0.1 leaves steps 1 and 2. Where there is a sample, or where many clusters have a price, the descent
+of step 2 costs more than a round of combinations: there one round is always made, and it comes
+before the first descent.
 
-Guaranteed at the end: no move of the space lowers the objective, and splits of every cluster have
-been tried in vain. It never rises from step to step. Draws, cuts and the order of sums depend on
-the data and the seed alone, so the result is the same for any number of threads.
+More effort begins with everything that less effort does, and the lowest division is kept, so more
+effort never ends higher. At the end no move of the space lowers the objective, and splits of every
+cluster have been tried in vain. The objective never rises from step to step. Random draws, cuts and
+the order of sums depend on the data and on the seed only, so the result is the same for any number
+of threads.
 
-A *space* (`Space`) holds the rows and a price (`price.py`), and says what a division costs and how
-rows and clusters move; it is all that the driver knows of a model. `kmeans/dense_space.py` is the
-one to read first.
+What the search asks of a model is in `space.py`.
 
-Hartigan 1975 (row moves); Ward 1963 (merges); Arthur & Vassilvitskii 2007 (draws).
+Hartigan 1975 (moves of rows); Ward 1963 (merges); Arthur & Vassilvitskii 2007 (draws).
 """
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Protocol
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
 from madbayes._rows.progress import Stage
 from madbayes._rows.threads import Run
-from madbayes._search.division import Division, alike
+from madbayes._search.division import Division, same_division
 from madbayes._search.pool import combine
-from madbayes._search.price import Price
 from madbayes._search.renewal import NOISE, renew
+from madbayes._search.space import Crossing, Descent, Halving, Space
 
-SAMPLE = 20_000  # rows that a search looks at; the others only take part in its last descent
-GIVEN = 5  # times as many for a given number: on noise the minima of a sample are not those of all
-PER_CLUSTER = 50  # rows of that sample for each cluster, at least
-TOL = 1e-10  # less than this share of the objective is no gain
-SPLITS = 3  # starts per split
+SAMPLE_ROWS = 20_000  # rows of the sample that steps 1 to 4 see …
+SAMPLE_FACTOR_GIVEN = 5  # … times this for a given number of clusters: the minima of noise differ
+SAMPLE_ROWS_PER_CLUSTER = 50  # … and at least this many for each cluster
+TOL = 1e-10  # a smaller share of the objective is no gain
+SPLITS = 3  # starts for each split of a cluster
 ENDS = 4  # divisions that are kept from round to round
-SURE = 3  # rounds that end where the search has been: it is over
-
-Step = Callable[[Division], Division]
-
-
-class Space(Protocol):
-    """Rows, what a division of them costs, and how rows and clusters move."""
-
-    price: Price
-    n: int
-    values: int  # rows × columns, of which the patience of the search depends
-    crosses: bool  # has what `pool.py` asks for: sow, cross, glide
-    neighbours: int  # clusters in a neighbourhood; 0: neighbourhoods are not renewed
-    passes: float  # of all rows over all centres, that the renewal may cost
-    counts: bool  # `relax` says how many it took
-    redraw_any: bool  # now and then re-draw any number of centres
-    tries: int  # starts that are descended from
-    exact_parts: bool  # if not, every cluster is halved, and `merge` decides
-
-    def division(self, labels: np.ndarray) -> Division:
-        """The division by `labels`; numbers without rows are dropped."""
-
-    def first_centers(self, rng: np.random.RandomState) -> Iterable[np.ndarray]:
-        """1. Centres to start from."""
-
-    def settle(self, centers: np.ndarray) -> Division:
-        """The division that a few centres lead to."""
-
-    def moves(self) -> Sequence[Step]:
-        """3. Moves that never raise the objective."""
-
-    def draw(self, count: int, rng: np.random.RandomState) -> np.ndarray:
-        """Rows far from each other, as centres; fewer where rows are equal."""
-
-    def redraw(self, centers: np.ndarray, most: int, rng: np.random.RandomState) -> np.ndarray:
-        """4. The centres with up to `most` of them removed, and about as many drawn anew."""
-
-    def relax(
-        self, centers: np.ndarray, limit: float = np.inf, known: np.ndarray | None = None
-    ) -> tuple[np.ndarray, float, float]:
-        """Labels and objective after the quick moves, from the nearest of these centres, and how
-        many passes of all rows over one centre it took.
-
-        It may give up where there is little hope to come below `limit`, or where it comes back to
-        the division `known`."""
-
-    def part(self, rows: np.ndarray, cap: int) -> "Space":
-        """The space of some of the rows (ascending), with at most `cap` clusters."""
-
-    def whole(self, rows: np.ndarray, center: np.ndarray) -> bool:
-        """Whether it is sure that no division of these rows is below one cluster."""
-
-    def sample(self, size: int, rng: np.random.RandomState) -> "Space":
-        """A space of about so many rows that stands for this one."""
+MAX_VAIN_ROUNDS = 3  # the search ends after this many rounds that lead to a known division
 
 
 def search(
-    space: Any,
+    space: Space,
     *,
     random_state: np.random.RandomState,
     run: Run,
@@ -113,17 +61,17 @@ def search(
 ) -> tuple[Division, list[float]]:
     """The lowest division found, and the objective on the way to it.
 
-    `centers`, `labels`: where else to start from; the result is never above these labels.
+    `centers` and `labels` are further starts. The result is never above the division by `labels`.
     """
     known = [space.division(z) for z in labels]
-    seeds = random_state.randint(2**31 - 1, size=n_init - 1)  # whatever the effort
+    seeds = random_state.randint(2**31 - 1, size=n_init - 1)  # drawn whatever the effort
     streams = [random_state, *(np.random.RandomState(seed) for seed in seeds)]
     found = [search_once(space, rng, run, effort, centers, known) for rng in streams]
     return min(found, key=lambda one: one[0].objective)
 
 
 def search_once(
-    space: Any,
+    space: Space,
     rng: np.random.RandomState,
     run: Run,
     effort: float,
@@ -131,52 +79,113 @@ def search_once(
     known: list[Division],
 ) -> tuple[Division, list[float]]:
     """Steps 1 to 5 from one seed."""
-    Stage("first clusters")
-    first = [*space.first_centers(rng)]  # 1.
-    first += [C for C in (*centers, *(d.centers for d in known)) if len(C) <= space.price.cap]
-    more = GIVEN if space.crosses and space.price.penalty == 0 else 1
-    size = max(more * SAMPLE, PER_CLUSTER * len(first[0]))
-    some = space.sample(size, rng) if space.n > size else space
-    starts = different([*(some.settle(C) for C in first), *(known if some is space else ())])
-    # Where the first descent is dear, crossings come before it, and one round at least.
-    many = some.crosses and some.price.penalty > 0 and starts[0].k > some.neighbours
-    dear = many or some is not space
-    late = dear and some.crosses and starts[0].k > 1
-    found = []
-    for start in starts[: 0 if late else space.tries]:  # 2.
-        steps = [start.objective]
-        found.append((descend(some, start, rng, run, steps), steps))
-    found = found or [(starts[0], [starts[0].objective])]
-    best, history = min(found, key=lambda f: f[0].objective)
-    ends, steps = different([best, *starts])[:ENDS], history if some is space else []
-    others = [] if some is space else [*known]
-    same, pays = 0, True
-    for turn in range(max(round(effort), dear)):
-        last, raw = ends[0], late and turn == 0
-        if some.crosses and last.k > 1:  # 3.
-            new = combine(some, ends, rng, raw=raw)
-            new = descend(some, new, rng, run, steps) if raw or new is not last else new
-            same += alike(new.labels, last.labels)
-            ends = [new] if raw else different([*ends, new])[:ENDS]
-        now = ends[0]
-        if pays or now is not last or not some.crosses:  # 4.
-            now = renew(some, now, rng, run, steps)
-            pays = now.objective < (1 - NOISE) * ends[0].objective
+    some, starts = start(space, rng, centers, known)  # 1.
+    sampled = some is not space
+    crosses = isinstance(some, Crossing)
+    many_priced = crosses and some.price.penalty > 0 and starts[0].k > some.neighbours
+    costly = sampled or many_priced  # the first descent costs more than a round of combinations
+    combine_first = costly and crosses and starts[0].k > 1
+
+    tries = 0 if combine_first else some.tries
+    best, history = descend_from(some, starts, tries, rng, run)  # 2.
+    rounds = Rounds(some, different([best, *starts])[:ENDS], rng, run, [] if sampled else history)
+    for turn in range(max(round(effort), costly)):
+        before = rounds.best
+        now = rounds.combine_and_renew(raw=combine_first and turn == 0)  # 3., 4.
         Stage("last moves")  # 5.
-        if some is space:
-            best = ends[0] = now if now is ends[0] else descend(space, now, rng, run, steps)
-        elif turn == 0 or now is not last:
-            ends[0] = now
-            now = different([*others, space.settle(now.centers)])[0]
-            best, others, history = (best, [], history) if turn else (now, [], [now.objective])
-            best = different([descend(space, now, rng, run, history), best])[0]
-        if same == SURE:
+        if not sampled:
+            if now is not rounds.best:
+                now = descend(space, now, rng, run, history)
+            best = rounds.best = now
+        elif turn == 0 or now is not before:
+            rounds.best = now
+            on_all_rows = space.settle(now.centers)
+            if turn == 0:  # from here on the history is that of all rows
+                on_all_rows = different([*known, on_all_rows])[0]
+                best, history = on_all_rows, [on_all_rows.objective]
+            best = different([descend(space, on_all_rows, rng, run, history), best])[0]
+        if rounds.vain == MAX_VAIN_ROUNDS:
             break
     return best, never_rising([*history, best.objective])
 
 
+def start(
+    space: Space, rng: np.random.RandomState, centers: Sequence[np.ndarray], known: list[Division]
+) -> tuple[Space, list[Division]]:
+    """1. The space that steps 1 to 4 see (a sample of very many rows), and its first divisions."""
+    Stage("first clusters")
+    first = [*space.first_centers(rng)]
+    first += [C for C in (*centers, *(d.centers for d in known)) if len(C) <= space.price.cap]
+    given = isinstance(space, Crossing) and space.price.penalty == 0
+    size = SAMPLE_ROWS * (SAMPLE_FACTOR_GIVEN if given else 1)
+    size = max(size, SAMPLE_ROWS_PER_CLUSTER * len(first[0]))
+    if space.n > size:
+        some = space.sample(size, rng)
+        return some, different([some.settle(C) for C in first])
+    return space, different([*(space.settle(C) for C in first), *known])
+
+
+def descend_from(
+    space: Space, starts: list[Division], tries: int, rng: np.random.RandomState, run: Run
+) -> tuple[Division, list[float]]:
+    """2. The lowest end of descents from the best `tries` starts, and the objective on the way."""
+    if tries == 0:
+        return starts[0], [starts[0].objective]
+    found = []
+    for one in starts[:tries]:
+        history = [one.objective]
+        found.append((descend(space, one, rng, run, history), history))
+    return min(found, key=lambda each: each[0].objective)
+
+
+class Rounds:
+    """Steps 3 and 4, round after round, with what a round has to know of those before it.
+
+    Attributes
+    ----------
+    ends : list of Division
+        The lowest divisions so far, lowest first.
+    vain : int
+        Rounds whose combinations led back to the lowest division.
+    """
+
+    def __init__(
+        self,
+        space: Space,
+        ends: list[Division],
+        rng: np.random.RandomState,
+        run: Run,
+        history: list[float],
+    ) -> None:
+        self.space, self.ends, self.rng, self.run, self.history = space, ends, rng, run, history
+        self.vain, self._renewal_pays = 0, True
+
+    @property
+    def best(self) -> Division:
+        return self.ends[0]
+
+    @best.setter
+    def best(self, division: Division) -> None:
+        self.ends[0] = division
+
+    def combine_and_renew(self, *, raw: bool) -> Division:
+        """One round. `raw`: nothing has descended yet, so the ends are only starts."""
+        space, last = self.space, self.best
+        if isinstance(space, Crossing) and last.k > 1:  # 3.
+            new = combine(space, self.ends, self.rng, raw=raw)
+            if raw or new is not last:
+                new = descend(space, new, self.rng, self.run, self.history)
+            self.vain += same_division(new.labels, last.labels)
+            self.ends = [new] if raw else different([*self.ends, new])[:ENDS]
+        now = self.best
+        if self._renewal_pays or now is not last or not isinstance(space, Crossing):  # 4.
+            now = renew(space, now, self.rng, self.run, self.history)
+            self._renewal_pays = now.objective < (1 - NOISE) * self.best.objective
+        return now
+
+
 def different(divisions: Sequence[Division]) -> list[Division]:
-    """Those that are not the same as another, the lowest first."""
+    """The divisions from the lowest objective to the highest, without repetitions."""
     lowest: list[Division] = []
     for one in sorted(divisions, key=lambda d: d.objective):
         if not (lowest and np.array_equal(one.labels, lowest[-1].labels)):
@@ -185,11 +194,11 @@ def different(divisions: Sequence[Division]) -> list[Division]:
 
 
 def descend(
-    space: Any, now: Division, rng: np.random.RandomState, run: Run, history: list[float]
-) -> Division:
-    """3. All moves and splits in turn until none lowers the objective."""
+    space: Descent, now: Any, rng: np.random.RandomState, run: Run, history: list[float]
+) -> Any:
+    """2., 5. All moves and splits in turn until none lowers the objective."""
     steps = [*space.moves(), lambda division: split(space, division, rng, run)]
-    vain: list[Division | None] = [None] * len(steps)  # where each was last of no use
+    vain: list[Any] = [None] * len(steps)  # the division at which each step last gained nothing
     while True:
         before = now.objective
         for s, step in enumerate(steps):
@@ -205,20 +214,21 @@ def descend(
             return now
 
 
-def split(space: Any, now: Division, rng: np.random.RandomState, run: Run) -> Division:
-    """3. Split each cluster from a few drawn pairs of rows; what repays its price stays."""
+def split(space: Descent, now: Any, rng: np.random.RandomState, run: Run) -> Any:
+    """2., 5. Split each cluster from drawn pairs of rows; keep splits that repay their price."""
     clusters = [(c, rows) for c, rows in enumerate(now.rows()) if len(rows) > 1]
     seeds = rng.randint(2**31 - 1, size=len(clusters))
-    spare = space.price.cap - now.k if space.exact_parts else space.n
+    halving = isinstance(space, Halving)
+    spare = space.n if halving else space.price.cap - now.k
     limited = spare < min(now.k, space.n - now.k)
 
     def divide(job: tuple[int, np.ndarray, int]) -> np.ndarray | None:
         c, rows, seed = job
-        if spare <= 0 or (space.exact_parts and space.whole(rows, now.centers[c])):
+        if spare <= 0 or space.indivisible(rows, now.centers[c]):
             return None
         one, draws = space.part(rows, spare + 1), np.random.RandomState(seed)
         lowest, found = np.inf, None
-        if space.exact_parts:
+        if not halving:
             lowest = one.division(np.zeros(len(rows), np.int64)).objective
             lowest -= TOL * abs(lowest)
         for _ in range(SPLITS):
@@ -229,23 +239,25 @@ def split(space: Any, now: Division, rng: np.random.RandomState, run: Run) -> Di
 
     z, n = now.labels.copy(), len(now.labels)
     jobs = [(c, rows, int(seed)) for (c, rows), seed in zip(clusters, seeds, strict=True)]
-    # Clusters that share little that the cap leaves are split one after the other (`map` is lazy).
+    # If the cap leaves little room, clusters are split one after the other (`map` is lazy), so
+    # that `spare` is up to date for each of them.
     found = map(divide, jobs) if limited else run(divide, jobs)
     for (c, rows, _), labels in zip(jobs, found, strict=True):
-        if labels is not None and labels.max() <= spare:  # numbers that no other cluster has
+        if labels is not None and labels.max() <= spare:
+            # new clusters get numbers that no other cluster has
             z[rows] = np.where(labels == 0, c, (now.k + c) * n + labels)
             spare -= int(labels.max())
     if np.array_equal(z, now.labels):
         return now
     new = space.division(z)
-    return new if space.exact_parts else space.merge(new)
+    return space.merge_halves(new) if isinstance(space, Halving) else new
 
 
 def never_rising(history: Sequence[float], *, passes: bool = False) -> list[float]:
-    """The history without what rounding raised, or lowered beyond its last value.
+    """The history without the rises and falls that are due to rounding alone.
 
-    Sums over parts of the rows and over all of them differ in their last digits. `passes`: one
-    value for each, equal ones too.
+    Sums over parts of the rows and over all rows differ in their last digits. `passes=True` keeps
+    one value for each pass, equal values too.
     """
     lowest = np.maximum(np.minimum.accumulate(history), history[-1])
     fallen = np.r_[True, (np.diff(lowest) < 0) | passes]
@@ -253,6 +265,6 @@ def never_rising(history: Sequence[float], *, passes: bool = False) -> list[floa
 
 
 def by_size(centers: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """Clusters from the heaviest to the lightest; among equals by place, not by order of rows."""
+    """Clusters from the heaviest to the lightest; those of equal weight by where they lie."""
     direction = np.random.RandomState(0).standard_normal(centers.shape[1])
     return np.lexsort((centers @ direction, -weights))

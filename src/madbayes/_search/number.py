@@ -56,7 +56,7 @@ def search_number(
     exactly = replace(space, price=fixed(number, space.n))
     fitting = [C for C in centers if len(C) == number]
     now, history = solve(exactly, **options, centers=fitting)  # 2.
-    low, high = exactly.worth(now, random_state)  # 3.
+    low, high = exactly.stable_penalties(now, random_state)  # 3.
     penalty = between(low, high, penalty, now.objective)
     return now, [value + penalty * now.k for value in history], penalty
 

@@ -1,45 +1,49 @@
 """Neighbourhoods of clusters, solved anew: step 4 of the search (`driver.py`).
 
 The objective is a sum over clusters, so a few neighbouring clusters are a problem of their own:
-take their rows, remove and re-draw some centres at random, relax, keep what is lower. A cluster is
-settled when this has failed several times; clusters that change are unsettled again.
+take their rows, remove and re-draw some centres at random, relax, keep the result if it is lower. A
+cluster is settled when this has failed several times. Clusters that change are unsettled again.
 
-It ends when every cluster is settled, or when its budget is used up. The budget is counted in
-row-centre distances times columns, not in seconds: the same data and seed give the same result.
+The renewal ends when every cluster is settled or when its budget is used up. The budget is counted
+in row-centre distances times columns, not in seconds: the same data and seed give the same result.
 
 Taillard 2003, "Heuristic methods for large centroid clustering problems".
 """
 
 from collections import Counter
-from typing import Any
 
 import numpy as np
 
 from madbayes._rows.progress import Stage
 from madbayes._rows.threads import Run
-from madbayes._search.division import Division, Slots, alike
+from madbayes._search.division import Division, Slots, same_division
+from madbayes._search.space import Crossing, Space
 
-REDRAW = 2  # centres re-drawn at once, at most
-TRIALS = 4  # failures that settle a cluster of many; down to 1 for more …
-FEW_VALUES = 125_000  # … than so many values
-MANY = 20_000  # … or rows
-MIN_TRIALS = 40  # failures that settle a problem of few clusters; where all end …
-SURE = 16  # … as others did, so many
+Job = tuple[int, np.ndarray, np.ndarray, np.ndarray, int]  # cluster, neighbours, rows, labels, seed
+
+MAX_REDRAWN = 2  # centres that are re-drawn at once
+TRIALS = 4  # failures that settle one of many clusters; fewer, down to 1, …
+FEW_VALUES = 125_000  # … where there are more values
+MANY_ROWS = 20_000  # … or more rows
+MIN_TRIALS = 40  # failures that settle a problem of few clusters; …
+SURE_TRIALS = 16  # … this many are enough if every end was seen twice
 AT_ONCE = 8  # neighbourhoods that are solved at the same time
 LOOKS = 32  # clusters that are looked at to find them
-CROWDED = 4096  # rows above which neighbourhoods of clusters of …
-FEW_ROWS = 8  # … so few rows are left alone: it would take for ever and gain little
-LEAST = 1.5e7  # what the renewal may cost beside passes of all rows, some hundredths of a second
-CHEAP = 1e7  # where passes are not counted, one is this at least
-PER_ROW = 6  # columns that cost as much as what a distance costs beside them
-SWEEPS = 30  # and one trial is about so many
-NOISE = 1e-4  # a smaller gain, as a share of the objective, is kept but not waited for
-PROBE = 0.25  # of the budget is spent in any case, where many clusters can be crossed
-TRIAL = 2e5  # what a trial costs beside its passes
+CROWDED_ROWS = 4096  # above this many rows, clusters of fewer than …
+CROWDED_CLUSTER = 8  # … this many rows on average are left alone: little gain for much time
+BASE_BUDGET = (
+    1.5e7  # distances × columns on top of the passes of all rows: some hundredths of a second
+)
+MIN_PASS_BUDGET = 1e7  # the least that one pass counts for, where passes are estimated
+ROW_OVERHEAD = 6  # columns that cost as much as the rest of the work on one distance
+SWEEPS_PER_TRIAL = 30  # passes of one trial, where they are estimated
+TRIAL_OVERHEAD = 2e5  # what a trial costs beside its passes
+NOISE = 1e-4  # a smaller gain, as a share of the objective, is kept but is no reason to go on
+PROBE = 0.25  # share of the budget that is spent in any case, where many clusters can be crossed
 
 
 def renew(
-    space: Any,
+    space: Space,
     now: Division,
     rng: np.random.RandomState,
     run: Run,
@@ -50,21 +54,21 @@ def renew(
     Neighbourhoods that have no cluster in common are solved at the same time. Which those are does
     not depend on the number of threads.
     """
-    if not space.neighbours or (space.n > CROWDED and FEW_ROWS * now.k > space.n):
+    if not space.neighbours or (space.n > CROWDED_ROWS and CROWDED_CLUSTER * now.k > space.n):
         return now
     clusters, objective, k = Slots(now), now.objective, now.k
     unsettled = set(range(k))
     trials = count_trials(space, k)
-    free = space.price.cap == space.n  # nothing to share
+    free = space.price.cap == space.n  # neighbourhoods need not share what the cap leaves
     budget = max_cost(space, k)
-    many = space.crosses and k > space.neighbours
-    rest = (1 - PROBE) * budget if many else 0.0  # not touched before it pays
+    many = isinstance(space, Crossing) and k > space.neighbours
+    rest = (1 - PROBE) * budget if many else 0.0  # kept back until the first gain
     stage = Stage("searching", k)
     while unsettled and budget > rest:
         stage.at(k - len(unsettled), k)
         spare = space.price.cap - k
         at_once = AT_ONCE if free or spare >= k else 1
-        jobs: list[Any] = []
+        jobs: list[Job] = []
         taken: set[int] = set()
         for c in rng.permutation(sorted(unsettled))[:LOOKS].tolist():
             near = neighbours(space, clusters.centers, c, k, rng)
@@ -77,7 +81,7 @@ def renew(
         room = spare if free else spare // len(jobs)
 
         def solve(
-            job: Any, room: int = room, budget: float = (budget - rest) / len(jobs)
+            job: Job, room: int = room, budget: float = (budget - rest) / len(jobs)
         ) -> tuple[Division, Division, float]:
             _, near, rows, labels, seed = job
             part = space.part(rows, room + len(near))
@@ -100,29 +104,29 @@ def renew(
     return space.division(clusters.labels()) if objective < now.objective else now
 
 
-def count_trials(space: Any, k: int) -> int:
+def count_trials(space: Space, k: int) -> int:
     """Failures in a row that settle one of k clusters."""
-    each = max(1, min(TRIALS, TRIALS * FEW_VALUES // space.values, MANY // space.n))
+    each = max(1, min(TRIALS, TRIALS * FEW_VALUES // space.values, MANY_ROWS // space.n))
     enough = max(MIN_TRIALS * each // TRIALS, MIN_TRIALS // 2)
     return max(each, enough // k if k > space.neighbours else enough)
 
 
-def max_cost(space: Any, k: int) -> float:
+def max_cost(space: Space, k: int) -> float:
     """What the renewal of k clusters may cost."""
     passes = space.passes * k * pass_cost(space)
     if space.counts:
-        return passes + LEAST
-    few = max(1.0, space.neighbours / k)  # then a re-draw is a restart
-    return max(passes, space.passes * CHEAP * few**2)
+        return passes + BASE_BUDGET
+    few = max(1.0, space.neighbours / k)  # with few clusters a re-draw is a restart
+    return max(passes, space.passes * MIN_PASS_BUDGET * few**2)
 
 
-def pass_cost(space: Any) -> float:
+def pass_cost(space: Space) -> float:
     """What it costs to compare all rows with one centre."""
-    return float(space.values + PER_ROW * space.n)
+    return float(space.values + ROW_OVERHEAD * space.n)
 
 
 def neighbours(
-    space: Any, centers: np.ndarray, c: int, k: int, rng: np.random.RandomState
+    space: Space, centers: np.ndarray, c: int, k: int, rng: np.random.RandomState
 ) -> np.ndarray:
     """The clusters nearest to c.
 
@@ -138,33 +142,33 @@ def neighbours(
 
 
 def resolve(
-    space: Any, now: Division, trials: int, budget: float, rng: np.random.RandomState
+    space: Space, now: Division, trials: int, budget: float, rng: np.random.RandomState
 ) -> tuple[Division, float]:
-    """Random re-draws of some centres until so many in a row do not lower the objective, or the
-    budget is used up.
+    """Re-draw some centres at random until `trials` in a row fail or the budget is used up.
 
-    Every third time of any number of them, where the space asks for it: a few clusters of many
-    groups each hold each other fast. Fewer are enough if no end was seen only once: the share of
-    such ends is about the chance of a new one (Good 1953). A gain below NOISE is kept, but is no
-    reason to go on. Returns the division and what it cost.
+    Where the space asks for it, every third trial re-draws any number of centres: a few clusters
+    that each hold many groups keep each other in place. Fewer trials are enough if no end was seen
+    only once: the share of such ends is about the chance of a new one (Good 1953). A gain below
+    NOISE is kept but is no reason to go on. Returns the division and what it cost.
     """
     failed, cost, ends = 0, 0.0, Counter[float]()
-    # where passes are not counted the budget is large, and patience all that ends it
-    sure = max(SURE, trials * SURE // MIN_TRIALS) if space.counts else trials
+    # Where passes are not counted the budget is large, and only the number of trials ends the loop.
+    sure = max(SURE_TRIALS, trials * SURE_TRIALS // MIN_TRIALS) if space.counts else trials
     noise = NOISE if space.counts else 0.0
     while failed < trials and cost < budget and not (failed >= sure and min(ends.values()) > 1):
-        most = now.k if space.redraw_any and failed % 3 == 0 else REDRAW
+        most = now.k if space.redraw_any and failed % 3 == 0 else MAX_REDRAWN
         centers = space.redraw(now.centers, most, rng)
         spare = space.price.penalty * max(0, len(centers) - now.k)  # a merge may save it
         labels, objective, passes = space.relax(centers, now.objective + spare, now.labels)
         failed += 1
-        cost += (passes if space.counts else SWEEPS * now.k) * pass_cost(space) + TRIAL
+        passes = passes if space.counts else SWEEPS_PER_TRIAL * now.k
+        cost += passes * pass_cost(space) + TRIAL_OVERHEAD
         if objective < now.objective * (1 - 1e-9):
             new = space.division(labels)
             if new.objective < now.objective:
                 failed = 0 if new.objective < now.objective * (1 - noise) else failed
                 now = new
                 ends.clear()
-        back = alike(labels, now.labels)
+        back = same_division(labels, now.labels)
         ends[1.0 if back else round(objective / (abs(now.objective) or 1.0), 6)] += 1
     return now, cost

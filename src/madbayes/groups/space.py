@@ -27,8 +27,9 @@ from madbayes._partition.moves import TOL
 from madbayes._partition.ward import merge_below
 from madbayes._rows.threads import Run, patient, serial
 from madbayes._search.division import Division, without_gaps
-from madbayes._search.driver import SAMPLE, Step
+from madbayes._search.driver import SAMPLE_ROWS
 from madbayes._search.price import SharedPrice
+from madbayes._search.space import Step
 from madbayes.groups import descent
 from madbayes.groups import hdp_kernels as hdp
 from madbayes.groups.grouped_rows import starts
@@ -49,13 +50,11 @@ class GroupedSpace:
     price: SharedPrice
     run: Run = serial
 
-    crosses = False
     neighbours = 8
     passes = 200.0  # more than where divisions can be crossed
     counts = False
     redraw_any = False
     tries = 3
-    exact_parts = True
 
     @property
     def n(self) -> int:
@@ -130,14 +129,14 @@ class GroupedSpace:
     def redraw(self, centers: np.ndarray, most: int, rng: np.random.RandomState) -> np.ndarray:
         return draws.redraw_some(self.X, self.w, centers, most, rng.random_sample(3 + 2 * most))
 
-    def whole(self, rows: np.ndarray, center: np.ndarray) -> bool:
+    def indivisible(self, rows: np.ndarray, center: np.ndarray) -> bool:
         return indivisible(self.X, self.w, rows, center, self.price.penalty)
 
     # 1. Start
 
     def first_centers(self, rng: np.random.RandomState) -> Iterator[np.ndarray]:
         """Small clusters of all groups, merged by Ward's cost while that is below λ_g; the mean."""
-        some = self.sample(SAMPLE, rng) if self.n > SAMPLE else self
+        some = self.sample(SAMPLE_ROWS, rng) if self.n > SAMPLE_ROWS else self
         yield some.merged_seeds(rng)
         yield np.average(some.X, axis=0, weights=some.w)[None, :]
 

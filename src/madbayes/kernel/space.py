@@ -51,8 +51,6 @@ class KernelSpace:
     price: Price
     features: np.ndarray
 
-    exact_parts = False
-
     @property
     def n(self) -> int:
         return self.gram.n
@@ -73,6 +71,13 @@ class KernelSpace:
     def part(self, rows: np.ndarray, cap: int) -> DenseSpace:
         """For halves: features may miss a part of the distances, so no penalty is asked here."""
         return DenseSpace(self.features[rows], self.w[rows], fixed(2, len(rows)))
+
+    def indivisible(self, rows: np.ndarray, center: np.ndarray) -> bool:
+        """Features may miss a part of the distances, so nothing is certain."""
+        return False
+
+    def merge_halves(self, now: KernelDivision) -> KernelDivision:
+        return self.merge(now)
 
     def moves(self) -> Sequence[Callable[[KernelDivision], KernelDivision]]:
         return self.merge, self.move_rows
@@ -106,10 +111,12 @@ class KernelSpace:
             now = new
         return now
 
-    def worth(self, now: KernelDivision, rng: np.random.RandomState) -> tuple[float, float]:
-        """As `DenseSpace.worth`; splits by the features."""
+    def stable_penalties(
+        self, now: KernelDivision, rng: np.random.RandomState
+    ) -> tuple[float, float]:
+        """As `DenseSpace.stable_penalties`; splits by the features."""
         dense = DenseSpace(self.features, self.w, self.price)
-        saved = dense.worth(dense.division(now.labels), rng)[0]
+        saved = dense.stable_penalties(dense.division(now.labels), rng)[0]
         if now.k == 1:
             return saved, np.inf
         return saved, float(patient(ward_tree_of_sums, now.links, now.weights, False)[2].min())
@@ -124,7 +131,7 @@ def descend_kernel(
         now = space.merge(now)
     history = [now.objective]
     found = descend(space, now, rng, run, history)
-    return by_size(found), never_rising([*history, found.objective])  # type: ignore[arg-type]
+    return by_size(found), never_rising([*history, found.objective])
 
 
 def features_of(gram: Gram, w: np.ndarray) -> np.ndarray:

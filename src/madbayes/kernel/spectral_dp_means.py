@@ -227,7 +227,7 @@ class SpectralDPMeans(KernelMixin):
         _, now, history = polish(per_cluster(penalty, cap, len(w)), z)  # 4.
         if path is not None and now.k != path.best().number:
             space, now, history = polish(fixed(path.best().number, len(w)), now.labels)
-            low, high = space.worth(now, rng)
+            low, high = space.stable_penalties(now, rng)
             penalty = between(low, high, penalty, now.objective)
             history = [value + penalty * now.k for value in history]
             self._keep_spectrum(spectrum(penalty), w, penalty)

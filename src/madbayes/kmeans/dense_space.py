@@ -28,8 +28,9 @@ from madbayes._rows.row_kernels import squared_error
 from madbayes._rows.rows import Rows
 from madbayes._rows.threads import Run, patient, serial
 from madbayes._search.division import Division, without_gaps
-from madbayes._search.driver import SPLITS, Step
+from madbayes._search.driver import SPLITS
 from madbayes._search.price import Price
+from madbayes._search.space import Step
 from madbayes.kmeans.pruning import indivisible, rows_to_watch
 from madbayes.kmeans.trial import FIRST, PASSES, approach
 
@@ -52,13 +53,11 @@ class DenseSpace:
     run: Run = serial
     unit: bool = False
 
-    crosses = True
     neighbours = 12
     passes = 22.5
     counts = True
     redraw_any = True
     tries = 1
-    exact_parts = True
 
     @property
     def n(self) -> int:
@@ -134,7 +133,7 @@ class DenseSpace:
         """The columns of X, for plain passes."""
         return np.ascontiguousarray(self.X.T, dtype=np.float64)
 
-    def whole(self, rows: np.ndarray, center: np.ndarray) -> bool:
+    def indivisible(self, rows: np.ndarray, center: np.ndarray) -> bool:
         return not self.unit and indivisible(self.X, self.w, rows, center, self.price.penalty)
 
     # 1. Start
@@ -196,7 +195,7 @@ class DenseSpace:
 
     # 2. Combinations
 
-    def sow(self, k: int, rng: np.random.RandomState) -> Division:
+    def new_start(self, k: int, rng: np.random.RandomState) -> Division:
         """Another start: twice as many seeds, merged down to k clusters."""
         return self.around(self._merge_seeds(min(2 * k, self.n), 0.0, k, rng)[0])
 
@@ -212,7 +211,7 @@ class DenseSpace:
             return self.settle(centers)
         return self.division(nearest(self.X, centers, self.run, frame=self.frame))
 
-    def glide(self, now: Division, gain: float) -> Division:
+    def lloyd_until(self, now: Division, gain: float) -> Division:
         """Lloyd's passes while one gains this share of the error."""
         return self.division(self._lloyd(now.centers, PASSES, gain))
 
@@ -263,7 +262,7 @@ class DenseSpace:
 
     # The penalties at which a division is best
 
-    def worth(self, now: Division, rng: np.random.RandomState) -> tuple[float, float]:
+    def stable_penalties(self, now: Division, rng: np.random.RandomState) -> tuple[float, float]:
         """What the best split of a cluster would save, and what the cheapest merge would cost.
 
         Between these penalties neither pays: `now` is as many clusters as there should be.

@@ -22,8 +22,8 @@ from madbayes._partition.lloyd import lloyd_passes, nearest
 from madbayes._partition.ward import merge_sums_below, ward_tree_of_sums
 from madbayes._rows.threads import Run, patient, serial
 from madbayes._search.division import Division, without_gaps
-from madbayes._search.driver import Step
 from madbayes._search.price import Price
+from madbayes._search.space import Step
 from madbayes.kmeans.sparse_kernels import TOL, move_csr_rows
 
 FIRST_SEEDS = 128
@@ -40,13 +40,11 @@ class SparseSpace:
     run: Run = serial
     unit: bool = False
 
-    crosses = True
     neighbours = 6  # a relaxation costs more here than among dense rows
     passes = 10.0
     counts = False
     redraw_any = True
     tries = 1
-    exact_parts = True
 
     @property
     def n(self) -> int:
@@ -140,7 +138,7 @@ class SparseSpace:
             if not now.objective < before.objective * (1 - TOL):
                 return now.labels, now.objective, 0.0
 
-    def whole(self, rows: np.ndarray, center: np.ndarray) -> bool:
+    def indivisible(self, rows: np.ndarray, center: np.ndarray) -> bool:
         return False
 
     # 1. Start
@@ -165,7 +163,7 @@ class SparseSpace:
 
     # 2. Combinations
 
-    def sow(self, k: int, rng: np.random.RandomState) -> Division:
+    def new_start(self, k: int, rng: np.random.RandomState) -> Division:
         """Another start: twice as many seeds, merged down to k clusters."""
         return self.division(self._at(k)._merge_seeds(2 * k, rng)[0].labels)
 
@@ -178,7 +176,7 @@ class SparseSpace:
         """With k clusters and no price."""
         return replace(self, price=Price(0.0, k))
 
-    def glide(self, now: Division, gain: float) -> Division:
+    def lloyd_until(self, now: Division, gain: float) -> Division:
         """Lloyd's passes while one gains this share of the error."""
         return self._lloyd(now, gain)
 
@@ -220,8 +218,8 @@ class SparseSpace:
         patient(move_csr_rows, *csr, self.norm2, self.w, z, S, W, length2, N, *rule)
         return self.division(z)
 
-    def worth(self, now: Division, rng: np.random.RandomState) -> tuple[float, float]:
-        """As `DenseSpace.worth`."""
+    def stable_penalties(self, now: Division, rng: np.random.RandomState) -> tuple[float, float]:
+        """As `DenseSpace.stable_penalties`."""
         saved = 0.0
         for rows in now.rows():
             one = replace(self, X=self.X[rows], w=self.w[rows], price=Price(0.0, 2), run=serial)

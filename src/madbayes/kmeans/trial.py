@@ -19,7 +19,7 @@ from madbayes._partition.lloyd_kernels import lloyd_by_columns
 from madbayes._partition.moves import TOL, means
 from madbayes._partition.ward import merge_below
 from madbayes._rows.threads import patient
-from madbayes._search.division import alike
+from madbayes._search.division import same_division
 from madbayes._search.price import Price
 
 FIRST, PASSES = 3, 300  # of Lloyd's: before merges of small clusters; at most
@@ -64,7 +64,7 @@ def approach(
         )
         count += (1 + turns) * len(centers)
         back = (  # 3.
-            known is not None and error + cost > limit * (1 - gain) and alike(labels, known)
+            known is not None and error + cost > limit * (1 - gain) and same_division(labels, known)
         )
         if back:
             break
