@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from madbayes import features, gibbs, graph, penalties, plots
     from madbayes._rows.sources import blocks
     from madbayes._storage.saving import load
+    from madbayes.auto import AutoCluster
     from madbayes.elliptical import EllipticalMeans
     from madbayes.features import BPMeans, CollapsedBPMeans, KFeatures, StepwiseKFeatures
     from madbayes.gibbs import DPMixtureGibbs, IBPGibbs
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 __all__ = [
+    "AutoCluster",
     "BPMeans",
     "CollapsedBPMeans",
     "CollapsedDPMeans",
@@ -56,6 +58,7 @@ __all__ = [
 ]
 
 _HOME = {
+    "AutoCluster": "auto",
     "BPMeans": "features",
     "CollapsedBPMeans": "features",
     "CollapsedDPMeans": "kmeans",

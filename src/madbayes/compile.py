@@ -37,6 +37,7 @@ def tasks() -> list[tuple[str, dict[str, object], str]]:
     found += [("KMeans", {"n_clusters": 64, "n_init": 1}, kind) for kind in large]
     found += [(name, {}, "narrow") for name in plain]
     found += [(name, {"algorithm": "paper"}, "narrow") for name in ("DPMeans", "HardHDP")]
+    found += [("AutoCluster", {"shape": "round"}, "narrow")]
     return [*found, ("NeighborCut", {}, "cloud"), ("GraphCut", {}, "graph")]
 
 

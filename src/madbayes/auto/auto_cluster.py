@@ -1,0 +1,255 @@
+"""One estimator for clusters of any shape: round, long and connected ones, chosen by held-out rows.
+
+1. *Candidates.* `DPMeans` (round clusters), `EllipticalMeans` (long ones) and `NeighborCut`
+   (connected ones of any shape) each find their own number of clusters.
+2. *Explain.* Each division becomes a density, and the densities are compared on rows that were held
+   out (`densities.py`), in nats per row.
+3. *Choose.* The round or long division is taken if it explains held-out rows better than the
+   connected one. It is not taken where it only cuts connected clusters into pieces: if its evidence
+   is weak and that of the connected one is not, or if it has more than `MAX_PIECES` clusters for
+   each connected one whose evidence is not weak. A curve is as well explained by many short
+   Gaussians, and no valley separates them.
+4. *Doubt.* If a candidate with strong evidence disagrees, the evidence is not called strong.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Any, Literal, Self
+
+import numpy as np
+import scipy.sparse as sp
+from sklearn.base import BaseEstimator, ClusterMixin
+from sklearn.decomposition import TruncatedSVD
+from sklearn.metrics import adjusted_rand_score
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.validation import check_is_fitted
+
+from madbayes._model.fitting import forget
+from madbayes._rows.checks import check_choice, check_rows
+from madbayes._storage.saving import SaveMixin
+from madbayes.auto.densities import MAX_COLUMNS, MIN_ROWS, explain
+from madbayes.elliptical import EllipticalMeans
+from madbayes.graph import NeighborCut
+from madbayes.howmany.staircase import Choice
+from madbayes.kmeans import DPMeans
+
+SHAPES = {"round": DPMeans, "long": EllipticalMeans, "any": NeighborCut}
+MAX_PIECES = 3  # round or long clusters for each connected one
+MIN_GAIN_WEAK = 0.03  # nats per row by which a division of weak evidence has to be better
+MAX_LONG_COLUMNS = 30  # a covariance of more columns needs more rows than a cluster has
+AGREE = 0.8  # adjusted Rand index from which on two divisions say the same
+SURE = ("moderate", "strong")
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """What one shape says."""
+
+    shape: str
+    n_clusters: int
+    strength: str
+    density: float  # of held-out rows, in nats per row, above that of "any"
+    reason: str
+
+
+def offers(name: str) -> Any:
+    """Whether the estimator that won has this method."""
+
+    def check(self: Any) -> bool:
+        return hasattr(getattr(self, "model_", None), name)
+
+    return check
+
+
+class AutoCluster(SaveMixin, ClusterMixin, BaseEstimator):
+    """Clusters of any shape, their number and their shape found.
+
+    Fits `DPMeans`, `EllipticalMeans` and `NeighborCut` and takes the one that the data supports:
+    round or long clusters where these explain held-out rows better than a density without clusters
+    does, connected clusters of any shape otherwise.
+
+    Parameters
+    ----------
+    shape : {"auto", "round", "long", "any"}, default="auto"
+        "round" is `DPMeans`, "long" `EllipticalMeans`, "any" `NeighborCut`; "auto" chooses.
+    n_clusters_hint : int or None
+        A rough number of clusters, if you know one.
+    effort : float, default=1
+        Patience of the searches: 10 is ten times the usual one.
+    random_state : int, RandomState or None
+        Seed. The result is the same for any `n_jobs`.
+    n_jobs : int or None
+        Threads; None uses all cores.
+
+    Attributes
+    ----------
+    labels_ : array of shape (n_rows,)
+    n_clusters_ : int
+    shape_ : {"round", "long", "any"}
+        The shape that was chosen.
+    model_ : estimator
+        The fitted estimator of that shape.
+    candidates_ : list of Candidate
+        What each shape says: `shape`, `n_clusters`, `strength`, `density` (how well it explains
+        held-out rows, in nats per row above "any"; not a number where it was not compared) and
+        `reason`.
+    evidence_ : penalties.Choice
+    path_ : penalties.Staircase
+    objective_ : float
+        The objective of `model_`. Objectives of different shapes cannot be compared.
+    n_features_in_, feature_names_in_
+
+    Examples
+    --------
+    >>> from sklearn.datasets import make_moons
+    >>> from madbayes import AutoCluster
+    >>> X, _ = make_moons(600, noise=0.05, random_state=0)
+    >>> model = AutoCluster(random_state=0).fit(X)
+    >>> model.n_clusters_, model.shape_
+    (2, 'any')
+    """
+
+    def __init__(
+        self,
+        shape: Literal["auto", "round", "long", "any"] = "auto",
+        *,
+        n_clusters_hint: int | None = None,
+        effort: float = 1.0,
+        random_state: Any = None,
+        n_jobs: int | None = None,
+    ) -> None:
+        self.shape = shape
+        self.n_clusters_hint = n_clusters_hint
+        self.effort = effort
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Cluster the rows of X.
+
+        Parameters
+        ----------
+        X : array or CSR matrix of shape (n_rows, n_columns), or a table of numbers
+        y : ignored
+        """
+        check_choice("shape", self.shape, "auto", *SHAPES)
+        forget(self)
+        rows = check_rows(self, X)
+        models = {shape: self._make(shape).fit(rows) for shape in self._shapes(rows)}  # 1.
+        densities = dict.fromkeys(models, np.nan)
+        if len(models) > 1:
+            labels = {shape: model.labels_ for shape, model in models.items()}
+            densities = explain(in_few_columns(rows), labels)  # 2.
+        self.shape_ = choose(models, densities)  # 3.
+        self.model_ = models[self.shape_]
+        self.candidates_ = [
+            Candidate(
+                shape,
+                model.n_clusters_,
+                model.evidence_.strength,
+                densities[shape] - densities.get("any", np.nan),
+                model.evidence_.reason,
+            )
+            for shape, model in models.items()
+        ]
+        self.evidence_ = with_doubt(models, self.shape_)  # 4.
+        self.path_ = replace(self.model_.path_, choice=self.evidence_)
+        for name in ("labels_", "n_clusters_", "objective_", "objective_history_", "n_iter_"):
+            setattr(self, name, getattr(self.model_, name))
+        self.converged_ = self.model_.converged_
+        return self
+
+    def _shapes(self, rows: Any) -> list[str]:
+        """The shapes that are tried on these rows."""
+        if self.shape != "auto":
+            return [self.shape]
+        if rows.shape[0] < MIN_ROWS:
+            return ["round"]
+        if sp.issparse(rows) or rows.shape[1] > MAX_LONG_COLUMNS:
+            return ["round", "any"]
+        return [*SHAPES]
+
+    def _make(self, shape: str) -> Any:
+        return SHAPES[shape](
+            n_clusters_hint=self.n_clusters_hint,
+            effort=self.effort,
+            random_state=self.random_state,
+            n_jobs=self.n_jobs,
+        )
+
+    def predict(self, X: Any, novel: bool | float = False) -> np.ndarray:
+        """The cluster of each row of X, by the estimator that was chosen.
+
+        Parameters
+        ----------
+        X : array of shape (n_rows, n_columns)
+        novel : bool or float, default=False
+            True or a rate α: -1 for rows that at most a share α of rows like those of the fit
+            would reach (True: .001).
+        """
+        check_is_fitted(self)
+        return self.model_.predict(check_rows(self, X, reset=False), novel=novel)
+
+    def novelty_score(self, X: Any) -> np.ndarray:
+        """The share of rows like those of the fit that are as far out as each row of X."""
+        check_is_fitted(self)
+        return self.model_.novelty_score(check_rows(self, X, reset=False))
+
+    @available_if(offers("transform"))
+    def transform(self, X: Any) -> np.ndarray:
+        """Distances to the centres, where the chosen clusters have centres."""
+        check_is_fitted(self)
+        return self.model_.transform(check_rows(self, X, reset=False))
+
+    @property
+    def cluster_centers_(self) -> np.ndarray:
+        """The centres, where the chosen clusters have centres."""
+        return self.model_.cluster_centers_
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
+
+
+def in_few_columns(rows: Any) -> np.ndarray:
+    """Sparse rows as their leading components; dense rows as they are."""
+    if not sp.issparse(rows):
+        return np.asarray(rows)
+    count = min(MAX_COLUMNS, rows.shape[1] - 1, rows.shape[0] - 1)
+    if count < 1:
+        return rows.toarray()
+    return TruncatedSVD(count, random_state=0).fit_transform(rows)
+
+
+def choose(models: dict[str, Any], densities: dict[str, float]) -> str:
+    """3. The shape of the division that the data supports."""
+    if len(models) == 1:
+        return next(iter(models))
+    connected = models["any"]
+    best = max((shape for shape in models if shape != "any"), key=lambda s: densities[s])
+    gain, other = densities[best] - densities["any"], models[best]
+    sure, connected_sure = (m.evidence_.strength in SURE for m in (other, connected))
+    if gain <= (0.0 if sure else MIN_GAIN_WEAK):
+        return "any"
+    if connected_sure and (not sure or other.n_clusters_ > MAX_PIECES * connected.n_clusters_):
+        return "any"
+    return best
+
+
+def with_doubt(models: dict[str, Any], chosen: str) -> Choice:
+    """4. The evidence of the chosen division, weakened by strong evidence for another one."""
+    choice: Choice = models[chosen].evidence_
+    if choice.strength != "strong":
+        return choice
+    for shape, other in models.items():
+        if shape != chosen and other.evidence_.strength == "strong":
+            agreement = adjusted_rand_score(models[chosen].labels_, other.labels_)
+            if agreement < AGREE:
+                remark = (
+                    f"clusters of shape '{shape}' would be {other.n_clusters_}, also with strong "
+                    "evidence, but explain held-out rows less well"
+                )
+                return replace(
+                    choice, strength="moderate", support=0.5, remarks=(*choice.remarks, remark)
+                )
+    return choice

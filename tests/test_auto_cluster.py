@@ -1,0 +1,100 @@
+"""AutoCluster: the shape of the clusters follows from rows that were held out."""
+
+import numpy as np
+import pytest
+from sklearn.datasets import make_blobs, make_moons
+from sklearn.metrics import adjusted_rand_score
+
+import madbayes
+from madbayes import AutoCluster, DPMeans, NeighborCut
+from madbayes.auto.densities import explain, gaussian_density, kernel_density
+
+
+def long_clusters(seed=0):
+    """Three long clusters that overlap: no valley lies between them."""
+    r = np.random.default_rng(seed)
+    turns = [np.array([[np.cos(a), np.sin(a)], [-np.sin(a), np.cos(a)]]) for a in (0.5, 1.2, 0.0)]
+    sizes = ([3, 0.5], [2, 0.6], [0.8, 0.8])
+    places = ([0, 0], [3, -2], [6, 4])
+    parts = [
+        r.normal(size=(300, 2)) * size @ turn + place
+        for size, turn, place in zip(sizes, turns, places, strict=True)
+    ]
+    return np.vstack(parts), np.repeat([0, 1, 2], 300)
+
+
+def kinds():
+    moons = make_moons(600, noise=0.05, random_state=0)
+    blobs = make_blobs(900, 3, centers=6, cluster_std=1.0, random_state=3)
+    r = np.random.default_rng(0)
+    noise = r.normal(size=(500, 3)), np.zeros(500, int)
+    return {"any": moons, "round": blobs, "long": long_clusters(), "noise": noise}
+
+
+@pytest.mark.parametrize("kind", ["any", "round", "long", "noise"])
+def test_the_shape_that_fits_is_chosen(kind):
+    X, y = kinds()[kind]
+    model = AutoCluster(random_state=0).fit(X)
+    assert adjusted_rand_score(y, model.labels_) > 0.85
+    assert model.n_clusters_ == len(np.unique(y)) == model.evidence_.n_clusters
+    if kind in ("any", "long"):
+        assert model.shape_ == kind
+    assert model.path_.best() == model.evidence_
+    assert {c.shape for c in model.candidates_} == {"round", "long", "any"}
+
+
+@pytest.mark.parametrize("kind", ["any", "long"])
+def test_the_order_of_rows_does_not_matter(kind):
+    X, _ = kinds()[kind]
+    order = np.random.default_rng(1).permutation(len(X))
+    one, other = AutoCluster(random_state=0).fit(X), AutoCluster(random_state=0).fit(X[order])
+    assert one.shape_ == other.shape_
+    assert adjusted_rand_score(one.labels_[order], other.labels_) > 0.98
+
+
+def test_a_given_shape_is_that_estimator():
+    X, _ = kinds()["round"]
+    for shape, estimator in (("round", DPMeans), ("any", NeighborCut)):
+        model = AutoCluster(shape, random_state=0).fit(X)
+        np.testing.assert_array_equal(model.labels_, estimator(random_state=0).fit(X).labels_)
+        assert model.shape_ == shape and len(model.candidates_) == 1
+    with pytest.raises(ValueError, match="shape='square'"):
+        AutoCluster("square").fit(X)
+
+
+def test_predict_novelty_and_files(tmp_path):
+    for kind in ("any", "round"):
+        X, _ = kinds()[kind]
+        model = AutoCluster(random_state=0).fit(X)
+        np.testing.assert_array_equal(model.predict(X), model.model_.predict(X))
+        assert model.predict(X[:1] + 1e3, novel=True).tolist() == [-1]
+        assert model.novelty_score(X[:5]).shape == (5,)
+        model.save(tmp_path / f"{kind}.npz")
+        again = madbayes.load(tmp_path / f"{kind}.npz")
+        np.testing.assert_array_equal(again.predict(X), model.predict(X))
+        assert again.shape_ == model.shape_ and again.candidates_ == model.candidates_
+
+
+def test_few_rows_and_sparse_rows():
+    import scipy.sparse as sp
+
+    assert AutoCluster().fit(np.arange(12.0)[:, None]).shape_ == "round"
+    X = sp.random(200, 50, 0.2, random_state=0, format="csr")
+    assert AutoCluster(random_state=0).fit(X).n_clusters_ >= 1
+
+
+def test_densities_are_those_of_plain_formulas():
+    r = np.random.default_rng(0)
+    X, T = r.normal(size=(400, 2)), r.normal(size=(300, 2))
+    true = -np.log(2 * np.pi) - 0.5 * (T**2).sum(axis=1).mean()
+    for long in (False, True):
+        found = gaussian_density(X, np.zeros(400, int), T, long=long)
+        assert found == pytest.approx(true, abs=0.02)
+    assert true - 0.2 < kernel_density(X, T) < true + 0.01
+
+
+def test_gaussians_beat_kernels_only_where_clusters_are_gaussian():
+    for kind, better in (("long", True), ("any", False)):
+        X, y = kinds()[kind]
+        found = explain(X, {"long": y, "any": np.zeros(len(X), int)})
+        assert (found["long"] > found["any"]) == better
