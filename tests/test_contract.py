@@ -162,8 +162,9 @@ def test_parameters_that_are_shared_mean_the_same(name):
             expected = {"effort": (1.0,), "n_init": (1, "auto")}.get(shared, (None,))
             assert parameters[shared].default in expected, shared
     if "effort" in parameters:
-        with pytest.raises(ValueError, match="effort"):
-            make(name, effort=-1.0).fit(data(name))
+        for effort in (-1.0, 0):
+            with pytest.raises(ValueError, match="effort"):
+                make(name, effort=effort).fit(data(name))
 
 
 @pytest.mark.parametrize("name", [n for n in ESTIMATORS if "n_jobs" in make(n).get_params()])

@@ -204,7 +204,7 @@ def test_hard_hdp_has_the_bits_of_one_machine(by_group):
 
 FEATURES = {
     "coordinate": lambda: KFeatures(3, assignment="coordinate", n_init=2, random_state=0),
-    "exact": lambda: KFeatures(4, effort=0, n_init=1, random_state=0),
+    "exact": lambda: KFeatures(4, effort=0.001, n_init=1, random_state=0),
     "given": lambda: KFeatures(2, assignment="coordinate", init=np.eye(2, 6)),
     "empty": lambda: BPMeans(110.0, algorithm="paper", init="empty", max_iter=9),
     "greedy": lambda: BPMeans(900.0, algorithm="paper", n_init=2, max_iter=9, random_state=1),

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
 from madbayes import (
@@ -12,11 +13,14 @@ from madbayes import (
     EllipticalMeans,
     HardHDP,
     KernelDPMeans,
+    KernelHardHDP,
     KMeans,
     KMedoids,
+    NeighborCut,
     OnlineDPMeans,
     OnlineKMeans,
     SpectralDPMeans,
+    load,
     penalties,
 )
 from madbayes.gibbs import DPMixtureGibbs, IBPGibbs
@@ -232,3 +236,77 @@ def test_paths_and_farthest_first_check_their_rows():
             function([[np.nan], [1.0]])
         with pytest.raises(ValueError, match="0 sample"):
             function(np.empty((0, 2)))
+
+
+LAYOUTS = [
+    KMeans(3, metric="cosine", random_state=0),
+    DPMeans(random_state=0),
+    DPMeans(metric="cosine", random_state=0),
+    DPMeans(metric="cosine", algorithm="paper"),
+    KMedoids(3, metric="cosine", random_state=0),
+    DPMedoids(metric="seuclidean", random_state=0),
+    KMedoids(3, metric="mahalanobis", random_state=0),
+    NeighborCut(random_state=0),
+    NeighborCut(metric="cosine", random_state=0),
+    *(KernelDPMeans(kernel=name, random_state=0) for name in ("rbf", "poly", "sigmoid", "cosine")),
+    *(SpectralDPMeans(kernel=name, random_state=0) for name in ("linear", "rbf", "cosine")),
+    KernelHardHDP(random_state=0),
+]
+
+
+def known(model, rows):
+    """All numbers that a fit leaves, and what the model says of rows."""
+    found = {k: v for k, v in vars(model).items() if k[-1] == "_" and isinstance(v, np.ndarray)}
+    found.pop("feature_names_in_", None)
+    found |= {k: v for k, v in vars(model).items() if k[-1] == "_" and isinstance(v, float)}
+    return found | {"predict": model.predict(rows), "novelty": model.novelty_score(rows)}
+
+
+@pytest.mark.parametrize("model", LAYOUTS, ids=str)
+def test_memory_layout_changes_no_bit_and_the_model_owns_its_rows(model, tmp_path):
+    pd = pytest.importorskip("pandas")
+    r = np.random.default_rng(1)
+    rows = np.repeat(5 * r.normal(size=(4, 7)), 20, axis=0) + r.normal(size=(80, 7))
+    rows = np.vstack([rows, rows[:15]])  # equal rows get equal labels
+    expected = known(clone(model).fit(rows.copy()), rows)
+    for other in (np.asfortranarray(rows), np.repeat(rows, 2, axis=1)[:, ::2]):
+        np.testing.assert_equal(known(clone(model).fit(other), other), expected)
+    frame = pd.DataFrame({f"c{j}": rows[:, j] for j in range(7)})
+    np.testing.assert_equal(known(clone(model).fit(frame), frame), expected)
+    for order in "CF":
+        own = np.array(rows, order=order)
+        fitted = clone(model).fit(own)
+        fitted.save(tmp_path / "model")
+        own[:] = 7.0
+        np.testing.assert_equal(known(fitted, rows), expected)
+        np.testing.assert_equal(known(load(tmp_path / "model"), rows), expected)
+
+
+def test_objects_of_several_tables_are_refused_at_once():
+    class AnnData:
+        obsm, obs, X, shape = {"X_pca": X}, None, X, X.shape
+
+    for model in (DPMeans(), KMeans(2), EllipticalMeans(2), KernelDPMeans()):
+        with pytest.raises(TypeError, match=r"AnnData.*X\.obsm\['X_pca'\]"):
+            model.fit(AnnData())
+
+
+def test_a_column_of_vectors_is_an_embedding():
+    pd = pytest.importorskip("pandas")
+    pl = pytest.importorskip("polars")
+    pa = pytest.importorskip("pyarrow")
+    expected = KMeans(2, random_state=0).fit(X).cluster_centers_
+    rows = X.tolist()
+    for frame in (
+        pd.DataFrame({"v": list(X)}),
+        pd.DataFrame({"v": rows}),
+        pl.DataFrame({"v": rows}),
+        pa.table({"v": rows}),
+    ):
+        np.testing.assert_array_equal(
+            KMeans(2, random_state=0).fit(frame).cluster_centers_, expected
+        )
+    with pytest.raises(ValueError, match=r"'v' .* vectors beside other columns.*np\.stack"):
+        KMeans(2).fit(pd.DataFrame({"v": rows, "age": 1.0}))
+    with pytest.raises(ValueError, match=r"'v' .* different lengths \(1, 2\)"):
+        KMeans(2).fit(pd.DataFrame({"v": [[1.0], [1.0, 2.0]]}))

@@ -396,3 +396,23 @@ def test_other_errors(monkeypatch):
     monkeypatch.setattr(kernel_base, "MAX_ROWS", 19)
     with pytest.raises(ValueError, match=r"20 rows.*Nystroem"):
         KernelDPMeans(1.0).fit(X)
+
+
+@pytest.mark.parametrize("kernel", ["rbf", "linear", "poly", "cosine"])
+def test_a_hint_above_the_number_of_different_rows(kernel):
+    r = np.random.default_rng(0)
+    for _ in range(5):
+        X = r.normal(size=(2, 3))[np.r_[0, 1, r.integers(2, size=20)]]
+        weight = r.random(len(X)) * 10 ** r.uniform(-5, 5, len(X))
+        model = KernelDPMeans("farthest-first", kernel=kernel, n_clusters_hint=4, random_state=0)
+        model.fit(X, sample_weight=weight)
+        assert model.n_clusters_ == 2
+        assert 0 < model.penalty_ < np.inf
+        assert np.isfinite(model.objective_)
+
+
+def test_noise_of_many_columns_is_one_cluster_where_features_are_not_exact():
+    X = np.random.default_rng(0).normal(size=(1100, 300))
+    assert KernelDPMeans(effort=0.1, random_state=0).fit(X).n_clusters_ == 1
+    X[550:] += 1.0
+    assert KernelDPMeans(effort=0.1, random_state=0).fit(X).n_clusters_ == 2

@@ -275,3 +275,13 @@ def test_axes_can_be_columns(browser, file):
     """
     assert browser.execute_script(change) != before
     assert complaints(browser) == []
+
+
+def test_a_model_and_rows_that_do_not_belong_together_are_refused(tmp_path):
+    raw = X * [1.0, 1e3, 1.0, 1e-3] + 5
+    scaled = (raw - raw.mean(axis=0)) / raw.std(axis=0)
+    model = madbayes.DPMeans(random_state=0).fit(scaled)
+    with pytest.raises(ValueError, match=r"do not belong together.*labels_"):
+        madbayes.report(model, raw, tmp_path / "report.html")
+    assert not list(tmp_path.iterdir())
+    madbayes.report(model, scaled, tmp_path / "report.html")

@@ -34,7 +34,7 @@ def check_rows(estimator: BaseEstimator, X: Any, *, reset: bool = True) -> Any:
         )
     if isinstance(X, Blocks):
         return check_blocks(estimator, X, reset)
-    X = without_arrow(X)
+    X = check_container(without_arrow(X))
     return canonical(validate_data(estimator, X, reset=reset, accept_sparse="csr", dtype=DTYPES))
 
 
@@ -47,7 +47,9 @@ def check_table(X: Any) -> Any:
     """The same for functions that are not estimators."""
     if isinstance(X, Blocks):
         return X.check()
-    return canonical(check_array(without_arrow(X), accept_sparse="csr", dtype=DTYPES))
+    return canonical(
+        check_array(check_container(without_arrow(X)), accept_sparse="csr", dtype=DTYPES)
+    )
 
 
 def check_blocks(estimator: Any, X: Blocks, reset: bool) -> Any:
@@ -80,6 +82,47 @@ def check_blocks(estimator: Any, X: Blocks, reset: bool) -> Any:
 def without_arrow(X: Any) -> Any:
     """A pyarrow table as a data frame; anything else as it is."""
     return X.to_pandas() if hasattr(X, "to_pandas") and hasattr(X, "column_names") else X
+
+
+def check_container(X: Any) -> Any:
+    """X, unless it holds rows in a place that the caller has to name."""
+    if hasattr(X, "obsm") and hasattr(X, "obs"):  # AnnData of the single-cell libraries
+        places = [f"X.obsm[{name!r}]" for name in X.obsm]
+        ways = ", ".join([*places, "X.X"]) if places else "X.X"
+        raise TypeError(
+            f"X is an {type(X).__name__} object, which holds several tables: pass one of them, "
+            f"{ways}. Coordinates such as obsm['X_pca'] are usually what is clustered."
+        )
+    return with_vectors(X) if hasattr(X, "dtypes") and hasattr(X, "columns") else X
+
+
+def with_vectors(frame: Any) -> Any:
+    """A data frame whose only column holds vectors (embeddings) as an array of them.
+
+    Beside other columns vectors are refused: their scale has to be chosen.
+    """
+    names = [name for name in frame.columns if holds_vectors(frame[name])]
+    if not names:
+        return frame
+    if len(frame.columns) > 1:
+        raise ValueError(
+            f"the column {names[0]!r} of X holds vectors beside other columns: pass the vectors "
+            f"alone, np.stack(X[{names[0]!r}]), or bring them to the scale of the others first."
+        )
+    vectors = [np.asarray(row) for row in frame[names[0]]]
+    sizes = {row.shape for row in vectors}
+    if len(sizes) > 1:
+        raise ValueError(
+            f"the column {names[0]!r} of X holds vectors of different lengths "
+            f"({', '.join(str(size[0]) for size in sorted(sizes))}): one length is needed."
+        )
+    return np.stack(vectors)
+
+
+def holds_vectors(column: Any) -> bool:
+    """Whether the cells are sequences of numbers."""
+    first = column[0] if hasattr(column, "to_arrow") else column.iloc[0] if len(column) else None
+    return isinstance(first, (list, tuple, np.ndarray)) or hasattr(first, "to_arrow")
 
 
 def canonical(X: Any) -> Any:

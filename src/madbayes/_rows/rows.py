@@ -79,8 +79,12 @@ class Rows:
 
 
 def unit_rows(X: np.ndarray) -> np.ndarray:
-    """Each row divided by its length, in float64; zeros stay."""
-    X = X.astype(np.float64)
+    """Each row divided by its length, in float64 and C order; zeros stay.
+
+    In C order the squares of a row are added in the order of its columns, so that the last digits
+    of a length do not depend on the memory layout of X.
+    """
+    X = X.astype(np.float64, order="C")
     X /= or_one(np.abs(X).max(axis=1))[:, None]  # so that no square overflows
     X /= or_one(np.sqrt(np.einsum("ij,ij->i", X, X)))[:, None]
     return X
@@ -98,6 +102,20 @@ def unit_csr(X: Any) -> Any:
 
 def or_one(length: np.ndarray) -> np.ndarray:
     return np.where(length > 0, length, 1.0)
+
+
+def count_different(X: Any, most: int) -> int:
+    """How many different rows X has, counted up to `most`: equal rows make no further clusters."""
+    seen = set()
+    for i in range(X.shape[0]):
+        if sp.issparse(X):
+            cut = slice(X.indptr[i], X.indptr[i + 1])
+            seen.add((X.indices[cut].tobytes(), X.data[cut].tobytes()))
+        else:
+            seen.add((X[i] + 0.0).tobytes())  # -0.0 becomes 0.0
+        if len(seen) >= most:
+            break
+    return len(seen)
 
 
 def on_disk(X: Any) -> bool:

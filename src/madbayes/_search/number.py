@@ -62,7 +62,8 @@ def search_number(
 
 
 def between(low: float, high: float, wanted: float | None, error: float) -> float:
-    """A penalty above `low` and below `high`, near the wanted one."""
+    """A penalty above `low` and below `high`, near the wanted one; rounding may make them < 0."""
+    low, high, error = max(low, 0.0), max(high, 0.0), max(error, 0.0)
     high = min(high, max(4 * low, 4 * error) or 1.0)  # one cluster: anything above
     if low < high:
         middle = float(np.sqrt(low) * np.sqrt(high)) if low > 0 else high / 2

@@ -39,7 +39,7 @@ def fit_k_features(model: KFeatures, X: Any, y: Any = None, sample_weight: Any =
         if method.settle is not None:
             raise ValueError(
                 "KFeatures fits Dask tables as printed: use assignment='coordinate', or "
-                "assignment='exact' with effort=0, which leaves out the exchanges of features."
+                "assignment='exact' with effort=0.001, which leaves out the exchanges of features."
             )
         return solve(model, table, method, 0.0, k)
 

@@ -29,7 +29,13 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from madbayes._model.centers import CentersMixin
 from madbayes._model.fitting import begin, keep_choice, warn_if_unfinished
 from madbayes._model.novelty_mixin import Closest, without_ellipse
-from madbayes._rows.checks import DTYPES, check_count, check_weight, without_arrow
+from madbayes._rows.checks import (
+    DTYPES,
+    check_container,
+    check_count,
+    check_weight,
+    without_arrow,
+)
 from madbayes._rows.frame import measure_to_fit
 from madbayes._rows.rows import Rows
 from madbayes._rows.threads import Run, workers
@@ -275,7 +281,7 @@ class EllipticalMeans(CentersMixin):
                 )
 
     def _check_rows(self, X: Any, reset: bool = True) -> np.ndarray:
-        return validate_data(self, without_arrow(X), reset=reset, dtype=DTYPES)
+        return validate_data(self, check_container(without_arrow(X)), reset=reset, dtype=DTYPES)
 
     def _standardize(self, X: np.ndarray, weight: np.ndarray, run: Run) -> None:
         """Mean and deviation of each column; a constant column is left as it is."""

@@ -2,7 +2,6 @@
 
 import warnings
 from dataclasses import replace
-from numbers import Real
 from typing import Any, Self
 
 import numpy as np
@@ -12,24 +11,18 @@ from sklearn.utils import check_array, check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from madbayes._model.dispatch import anywhere
+from madbayes._model.fitting import check_effort
 from madbayes._rows.checks import check_count, check_penalty, check_rows
 from madbayes._rows.rows import Rows
 from madbayes._rows.threads import Run, workers
 from madbayes._storage.saving import SaveMixin
 from madbayes.features.allocation import Allocation, new_state
+from madbayes.features.budget import NO_SEARCH
 from madbayes.features.path import climb_path
 from madbayes.features.solve import Features, Method, best_start, by_size
 from madbayes.features.table import Table, check_table_to_fit
 
-
-def check_effort(effort: Any) -> float:
-    """A finite number >= 0."""
-    if isinstance(effort, bool) or not isinstance(effort, Real) or not 0 <= float(effort) < np.inf:
-        raise ValueError(
-            f"effort={effort!r} must be a number >= 0: the patience of the search, 1 by default; 0 "
-            "stops at the first local minimum."
-        )
-    return float(effort)
+TIE = 1e-12  # of a row's sum of squares: errors that differ by less are equal up to rounding
 
 
 class FeaturesMixin(SaveMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
@@ -76,12 +69,29 @@ class FeaturesMixin(SaveMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin
         check_is_fitted(self)
         A = np.asarray(self.components_, dtype=np.float64)
         table = check_table_to_fit(check_rows(self, X, reset=False), sample_weight, A)
+        return self._allocate_table(table), table.unit
+
+    def _allocate_table(self, table: Table) -> Allocation:
+        """Each row with the features that describe it best."""
         with workers(self.n_jobs) as run:
             state = new_state(Rows(table.X), table.weight, run)
-            state.put(np.zeros((state.n, A.shape[0])), A)
+            state.put(np.zeros((state.n, self.components_.shape[0])), self.components_)
             while state.assign("exact"):  # again from closer by, for the last digits
                 pass
-        return state, table.unit
+        return state
+
+    def _settle_ties(self, table: Table) -> None:
+        """Of combinations that describe a row equally well `assignments_` gets that of `transform`.
+
+        A printed algorithm may leave rows with combinations that are not the best: these stay.
+        """
+        best, Z = self._allocate_table(table), self.assignments_
+        other = np.flatnonzero((best.Z != Z).any(axis=1))
+        if other.size:
+            rows, A = Rows(table.X).take(other), self.components_.astype(np.float64)
+            error = ((rows - Z[other].astype(np.float64) @ A) ** 2).sum(axis=1)
+            tied = other[error <= best.error[other] + TIE * (rows**2).sum(axis=1)]
+            Z[tied] = best.Z[tied]
 
     def _restarts(self, auto: int) -> int:
         """`n_init`, where "auto" stands for `auto`."""
@@ -90,7 +100,7 @@ class FeaturesMixin(SaveMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin
     def _effort(self, unused_by: str | None = None) -> float:
         """`effort`; an algorithm without a search takes no other than the default."""
         effort = check_effort(self.effort)
-        if unused_by and effort not in (0, 1):
+        if unused_by and effort != 1 and effort >= NO_SEARCH:
             raise ValueError(
                 f"effort={self.effort!r} is the patience of a search, and {unused_by} has none: "
                 "leave it at 1."
@@ -169,6 +179,7 @@ class PenalizedFeatures(FeaturesMixin):
                 result = best_start(table, method, penalty / table.unit, cap, rng, run)
         self.penalty_ = float(penalty)
         self._store(by_size(result, table.weight) if method.sorts else result, table)
+        self._settle_ties(table)
         return self
 
     def _fit_auto(

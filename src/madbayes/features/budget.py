@@ -12,6 +12,7 @@ from madbayes.features.row_kernels import NODES
 TINY = 32  # rows: up to here any allocation is worth a try
 SMALL = 2**14  # values in X: up to here a polish is always worth finishing
 MOST_PATIENCE = 60  # tries in vain, by default
+NO_SEARCH = 0.01  # effort below which features are not exchanged: the algorithm as printed
 TRIES = 30  # that are paid for at least
 VISITS = 2**14  # of rows, for each try in vain that is allowed: what a search may cost …
 PASSES = 20  # … or so many passes over all rows …
@@ -27,7 +28,9 @@ def few(shape: tuple[int, int]) -> int:
 
 
 def default_patience(shape: tuple[int, int], effort: float) -> int:
-    """Tries in vain before the search ends: fewer where each takes long."""
+    """Tries in vain before the search ends: fewer where each takes long, none with hardly any."""
+    if effort < NO_SEARCH:
+        return 0
     most = MOST_PATIENCE if shape[0] > TINY else 150
     return round(effort * float(np.clip(3e6 / (shape[0] * max(shape[1], 1)), 10, most)))
 

@@ -13,7 +13,8 @@ Departs from the paper: z_n is chosen by flipping the feature that helps most, u
 A row without which columns of Z would depend on each other (its feature's only owner, say) has no
 M₋; the dependent column goes first. A and M are computed afresh after each pass and every n flips.
 After a pass, features that do not repay λ are dropped. After step 2 features are exchanged, each
-time followed by steps 1 and 2, while that helps (`features/search.py`); `effort=0` leaves that out.
+time followed by steps 1 and 2, while that helps (`features/search.py`); an `effort` below
+0.01 leaves that out.
 """
 
 from collections.abc import Callable
@@ -91,7 +92,8 @@ class CollapsedBPMeans(PenalizedFeatures):
         How many starts to try; the best result is kept. "auto" is 3 for small data, 1 otherwise.
     effort : float, default=1
         Patience: exchanges of features end after 10 to 60 times `effort` tries in vain (fewer for
-        larger data, more for more features). 0 stops where the paper stops.
+        larger data, more for more features). Below 0.01 there are none: it stops where the paper
+        stops.
     max_iter : int, default=300
         Passes at most.
     random_state : int, RandomState or None

@@ -12,7 +12,7 @@ Departs from the paper: step 1 as printed goes through the features once, one at
 (`assignment="coordinate"`); by default it takes the best of all 2^K combinations (branch and bound
 beyond 12 features). Where columns of Z depend on each other, A is the smallest of the best. After
 step 3 features are exchanged for others grown from the residuals while that helps
-(`features/search.py`); `effort=0` leaves that out. In step 0 "the nth distance" is read
+(`features/search.py`); an `effort` below 0.01 leaves that out. In step 0 "the nth distance" is read
 as the residual of row n.
 """
 
@@ -105,8 +105,8 @@ class KFeatures(FeaturesMixin):
         How many starts to try; the best result is kept. "auto" is 3; given features are one start.
     effort : float, default=1
         Patience: after convergence, exchanges of features end when 10 to 60 times `effort` in a row
-        were in vain (fewer for larger data). 0 stops where the paper stops, as
-        ``assignment="coordinate"`` always does.
+        were in vain (fewer for larger data). Below 0.01 there are none, and the fit stops where the
+        paper stops, as ``assignment="coordinate"`` always does.
     max_iter : int, default=300
         Passes at most before the exchanges.
     random_state : int, RandomState or None
@@ -119,7 +119,9 @@ class KFeatures(FeaturesMixin):
     components_ : array of shape (n_components, n_features)
         The features, those that most rows have first.
     assignments_ : bool array of shape (n_rows, n_components)
-        Which features each row has.
+        Which features each row has: what `transform` says of the rows of the fit. With
+        ``assignment="coordinate"`` a row may be left with a combination that is not its best;
+        `transform` always gives the best.
     objective_ : float
         The (weighted) squared error.
     objective_history_ : array
@@ -172,6 +174,7 @@ class KFeatures(FeaturesMixin):
         with workers(self.n_jobs) as run:
             result = pad(best_start(table, method, 0.0, k, rng, run), k)
         self._store(by_size(result, table.weight) if method.sorts else result, table)
+        self._settle_ties(table)
         return self
 
     def _method(self, shape: tuple[int, int], given: np.ndarray | None) -> Method:

@@ -42,6 +42,10 @@ from madbayes.gibbs.ibp_kernels import sweep
 
 COOLING = 100  # sweeps
 AFTER_DEATH = 3  # sweeps, before a state with a feature less is judged
+# Products that the deaths of a start may cost, about a second: on noise, which gives features to
+# single rows, they would cost as much as hundreds of sweeps. Ten features of 100 rows and 36
+# columns need a tenth of this.
+DEATH_PRODUCTS = 2**25
 ROOM = 6  # features that a sweep may open before it needs more room
 
 
@@ -185,16 +189,17 @@ def cooled(
     Features that many rows share come first; a chain that starts with little noise gives each row
     features of its own, and merges them hardly ever. Then a feature goes (and the others may be
     turned round in the rows that had it), as long as a few sweeps after that lead to a higher
-    density than those with it.
+    density than those with it (and as long as DEATH_PRODUCTS allow).
     """
     end = state.variance_x
     for variance in np.geomspace(max(float((X**2).mean()), end), end, COOLING):
         state, _ = cooling(rng, state._replace(variance_x=float(variance)))
     state, info = step(rng, state._replace(variance_x=end))
-    tried = 0
+    tried, work = 0, 0.0
     for _ in range(6 * state.assignments.shape[1]):
         Z, (k, turned) = state.assignments, divmod(tried, 2)
-        if k >= Z.shape[1]:
+        work += 2 * AFTER_DEATH * X.shape[0] * Z.shape[1] * (Z.shape[1] + X.shape[1])
+        if k >= Z.shape[1] or work > DEATH_PRODUCTS:
             break
         Z = np.where(Z[:, [k]] & turned, 1 - Z, Z)  # a sum of features, and the others negative
         other = state._replace(assignments=nonempty(np.delete(Z, k, axis=1)))

@@ -248,7 +248,9 @@ class NeighborCut(NewRowsMixin, SaveMixin, ClusterMixin, BaseEstimator):
             among, recall = partial(among_distances, D), 1.0
         else:
             X = check_rows(self, X)
-            X = X if X.dtype in (np.float32, np.float64) else X.astype(np.float64)
+            dtype = X.dtype if X.dtype in (np.float32, np.float64) else np.float64
+            # A copy: `predict` asks these rows, whatever becomes of the caller's array.
+            X = X.astype(dtype) if sp.issparse(X) else np.array(X, dtype=dtype, order="C")
             seed = int(rng.randint(2**31 - 1))
             if isinstance(self.metric, str) and self.metric == "euclidean" and not sp.issparse(X):
                 X, cell = unrounded(X, k)

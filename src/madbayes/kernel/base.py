@@ -76,7 +76,7 @@ class KernelMixin(Clusterer):
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
         """Minus the sum of squared distances to the nearest means: larger is better."""
-        d2 = self._nearest(X, None, need_distance=True)[1]
+        d2 = self._nearest(self._new_rows(X), None, need_distance=True)[1]
         weight = check_weight(sample_weight, len(d2))
         return -float(d2.sum() if weight is None else weight @ d2)
 
@@ -161,7 +161,7 @@ class KernelMixin(Clusterer):
     # New rows
 
     def _plain_labels(self, X: Any, **how: Any) -> np.ndarray:
-        return self._nearest(X, how.get("diagonal"), need_distance=False)[0]
+        return self._nearest(self._new_rows(X), how.get("diagonal"), need_distance=False)[0]
 
     def _closest(self, X: Any, diagonal: Any = None) -> Closest:
         X = self._new_rows(X)
@@ -195,7 +195,7 @@ class KernelMixin(Clusterer):
     def _nearest(
         self, X: Any, diagonal: Any, *, need_distance: bool
     ) -> tuple[np.ndarray, np.ndarray]:
-        X = self._new_rows(X)
+        """Labels and squared distances of rows that are checked."""
         labels, d2 = np.empty(X.shape[0], np.int32), np.empty(X.shape[0])
 
         def store(cut: slice, D: np.ndarray, diagonal: np.ndarray) -> None:

@@ -47,11 +47,17 @@ class Kernel:
     origin: np.ndarray | None
 
     def place(self, X: Any) -> Any:
-        """Rows as float64, shifted where the kernel allows it."""
+        """A copy of the rows as float64 in C order, shifted where the kernel allows it.
+
+        A model keeps this copy for `predict`, so that it does not change with the caller's array.
+        The order of the values decides the last digits of products, hence one order for all.
+        """
         if sp.issparse(X):
             return X.astype(np.float64) if self.origin is None else X.toarray() - self.origin
-        X = np.asarray(X, dtype=np.float64)
-        return X if self.origin is None else X - self.origin
+        X = np.array(X, dtype=np.float64, order="C")
+        if self.origin is not None:
+            X -= self.origin
+        return X
 
     def between(self, X: Any, Y: Any) -> np.ndarray:
         """Kernel values of all pairs; X and Y are in place."""
@@ -123,7 +129,7 @@ def total_variance(X: Any, weight: np.ndarray | None, origin: np.ndarray) -> flo
         return float(max(w @ squares / w.sum() - origin @ origin, 0.0))
     total = 0.0
     for a in range(0, X.shape[0], 4096):
-        part = np.asarray(X[a : a + 4096], dtype=np.float64) - origin
+        part = np.ascontiguousarray(X[a : a + 4096], dtype=np.float64) - origin
         total += float(w[a : a + 4096] @ np.einsum("ij,ij->i", part, part))
     return total / float(w.sum())
 
@@ -186,6 +192,13 @@ class Gram:
         values -= self.shift[index, None]
         values -= self.shift
         return values
+
+    def part(self, rows: np.ndarray) -> "Gram":
+        """The matrix of some of the rows."""
+        if self.sparse is not None:
+            return Gram.of_matrix(self.sparse[rows][:, rows], self.run)
+        blocks = [self.rows(cut)[:, rows] for cut in np.array_split(rows, -(-len(rows) // 64))]
+        return Gram.of_matrix(np.concatenate(blocks), self.run)
 
     def cuts(self) -> list[tuple[int, int]]:
         """Where the blocks begin and end: the same for any number of threads."""

@@ -26,7 +26,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from madbayes._model.fitting import Options, begin, keep_choice, warn_if_unfinished
 from madbayes._rows.checks import check_rows
-from madbayes._rows.rows import Rows
+from madbayes._rows.rows import Rows, count_different
 from madbayes._rows.threads import Run, workers
 from madbayes._search.number import printed_number, search_number
 from madbayes._search.price import Price, per_cluster
@@ -245,7 +245,7 @@ class KernelDPMeans(KernelMixin):
             space = KernelSpace(gram, w, Price(1.0, gram.n), features)
             if options.penalty == "auto":
                 rng = options.random_state
-                path = kernel_path(features, w, options.cap, options.hint, rng, run)
+                path = kernel_path(gram, features, w, options.cap, options.hint, rng, run)
             solve = self._print if printed else self._search
             now, history, n_iter, converged, penalty = solve(space, options, path, run)
         warn_if_unfinished(self, converged)
@@ -267,7 +267,9 @@ class KernelDPMeans(KernelMixin):
         """The search, at a penalty or for the number of clusters that was chosen."""
         common = options.for_search(run)
         if path is not None or options.penalty == "farthest-first":
-            number, first = options.hint or 1, None
+            # Equal rows have features that are equal up to rounding, and make no further clusters.
+            points = np.round(space.features / (np.abs(space.features).max() or 1.0), 9)
+            number, first = count_different(points, options.hint or 1), None
             if path is not None:
                 number, first = path.best().number, path.best().price
             found, history, penalty = search_number(

@@ -26,6 +26,7 @@ from madbayes.howmany.links import LEVEL, score
 from madbayes.howmany.path import MIN_ROWS, check_range
 from madbayes.howmany.remarks import on_hint
 from madbayes.howmany.staircase import Choice, Staircase, in_words, plateau
+from madbayes.kernel.gram import Gram, embed
 
 SAMPLE_ROWS = 1024
 WIDE, OBVIOUS = 1.5, 5.0  # see docs/adr/0012
@@ -36,6 +37,7 @@ STEPS = 32  # of the staircase that are kept, at least
 
 
 def kernel_path(
+    gram: Gram,
     F: np.ndarray,
     w: np.ndarray,
     max_clusters: int | None,
@@ -43,11 +45,17 @@ def kernel_path(
     random_state: np.random.RandomState,
     run: Run,
 ) -> Staircase:
-    """Steps 1 to 4; the columns of F are principal axes by falling variance."""
+    """Steps 1 to 4; F: the features of all rows, exact or nearly (`kernel_space.features_of`).
+
+    Features of many rows are exact for some rows (the pivots) and too short for the others, so that
+    in many dimensions every pivot looks like a cluster of its own. The steps are therefore found
+    among rows of a sample, whose features are worked out exactly.
+    """
     rng = np.random.default_rng(random_state.randint(2**31 - 1))
     k_min, most = check_range(max_clusters, n_clusters_hint)
     rows = rng.permutation(len(F))[: max(SAMPLE_ROWS, 2 * (most or 0))]
-    X, v = F[rows], w[rows]
+    v = w[rows]
+    X = F[rows] if len(rows) == len(F) else embed(gram.part(rows), v, len(rows))[0]
     left, right, heights = patient(ward_tree, X, v, False)  # 1.
     # heights[k - 2]: from k to k - 1; none beyond one cluster per row
     heights = np.append(np.maximum(heights[::-1], 0.0) * (w.sum() / v.sum()), 0.0)
@@ -75,7 +83,8 @@ def kernel_path(
     word = in_words(support)
     obvious = k > 1 and width[k - ks[0]] >= OBVIOUS
     numbers = range(1, min(len(rows), max(STEPS, k + 2)) + 1)
-    cuts = [means(X, v, cut_tree(left, right, j), j, False)[0] for j in numbers]
+    shown = np.ascontiguousarray(F[rows])
+    cuts = [means(shown, v, cut_tree(left, right, j), j, False)[0] for j in numbers]
     path = Staircase.build(
         numbers,
         [float(heights[j - 1 :].sum()) for j in numbers],

@@ -193,7 +193,7 @@ class SpectralDPMeans(KernelMixin):
         if options.penalty == "auto" and self._is_graph():
             path = graph_path(gram, w, options.cap, rng)
         elif options.penalty == "auto":
-            path = kernel_path(features_of(gram, w), w, options.cap, None, rng, run)
+            path = kernel_path(gram, features_of(gram, w), w, options.cap, None, rng, run)
 
         def spectrum(penalty: float) -> tuple[Spectrum, float]:
             return centred_spectrum(gram, w, penalty, rng)  # 1., 2.

@@ -24,7 +24,7 @@ from madbayes._partition.partition import Partition
 from madbayes._partition.ward import merge_below
 from madbayes._rows.frame import Frame, measure_to_fit
 from madbayes._rows.progress import Stage
-from madbayes._rows.rows import DISK_VALUES, Rows, on_disk
+from madbayes._rows.rows import DISK_VALUES, Rows, count_different, on_disk
 from madbayes._rows.threads import Run, patient
 from madbayes._search.driver import by_size, never_rising, search
 from madbayes._search.number import printed_number, search_number
@@ -126,7 +126,7 @@ def search_rows(rows: Problem, path: Staircase | None) -> tuple[Clustering, floa
     common = options.for_search(rows.run)
     space = table.space(per_cluster(1.0, options.cap, table.used.size))
     if path is not None or options.penalty == "farthest-first":
-        number, first, centers = options.hint or 1, None, []
+        number, first, centers = count_different(space.X, options.hint or 1), None, []
         if path is not None:
             number, first = path.best().number, path.best().price
             centers = table.shifted([path.centers_at(first)])

@@ -65,10 +65,15 @@ def check_params(X: Any, metric: Metric, params: Any) -> dict[str, Any]:
     if sp.issparse(X):
         return params
     if metric == "seuclidean" and "V" not in params:
-        params["V"] = np.var(X, axis=0, ddof=1, dtype=np.float64)
+        params["V"] = np.var(in_order(X), axis=0, ddof=1, dtype=np.float64)
     if metric == "mahalanobis" and "VI" not in params:
-        params["VI"] = np.linalg.inv(np.atleast_2d(np.cov(X.T, dtype=np.float64)))
+        params["VI"] = np.linalg.inv(np.atleast_2d(np.cov(in_order(X).T, dtype=np.float64)))
     return params
+
+
+def in_order(X: Any) -> Any:
+    """Dense rows in C order: sums over columns have the same last digits for any memory layout."""
+    return X if sp.issparse(X) else np.ascontiguousarray(X)
 
 
 def matrix(X: Any, metric: Metric, params: dict[str, Any], run: Run) -> np.ndarray:
@@ -88,6 +93,7 @@ def matrix(X: Any, metric: Metric, params: dict[str, Any], run: Run) -> np.ndarr
             "metric need half as much."
         )
     if not is_direct(metric):
+        X = in_order(X)
         return frozen(checked(pairwise_distances(X, metric=metric, **params), metric))
     measure_to_fit(source, None, run)  # refuses what would over- or underflow
     D = np.empty((n, n), dtype=source.dtype)
@@ -116,7 +122,7 @@ def to_points(
     unit = metric == "cosine"
     source = Rows(X, unit=unit)
     if not is_direct(metric):
-        out = pairwise_distances(X, points, metric=metric, **params)
+        out = pairwise_distances(in_order(X), in_order(points), metric=metric, **params)
         return checked(out, metric).astype(source.dtype, copy=False)
     points = Rows(points, unit=unit).take(np.arange(len(points)))
     out = np.empty((source.n, points.shape[0]), dtype=source.dtype)

@@ -10,6 +10,8 @@ import scipy.sparse as sp
 from madbayes._rows.checks import without_arrow
 
 DRAWN = 20_000  # rows on the map
+COMPARED = 2_000  # rows whose labels are predicted again
+AGREE = 0.8  # less than this share of them the same: other rows, or rows on another scale
 COUNTED = 100_000  # rows that means and distributions are taken from
 
 
@@ -97,8 +99,32 @@ def _labels(inner: Any, model: Any, X: Any, n: int, of: str) -> np.ndarray:
     if labels is None or len(labels) != n:
         if not hasattr(model, "predict"):
             raise ValueError(f"X has {n} rows, and the model was fitted on {len(inner.labels_)}.")
-        labels = model.predict(X)
-    return np.asarray(labels, dtype=np.int64)
+        return np.asarray(model.predict(X), dtype=np.int64)
+    labels = np.asarray(labels, dtype=np.int64)
+    check_together(inner, model, X, labels, of)
+    return labels
+
+
+def check_together(inner: Any, model: Any, X: Any, labels: np.ndarray, of: str) -> None:
+    """Refuse rows that are not those of the fit, such as raw rows for a model of scaled rows."""
+    if of != "cluster" or not hasattr(model, "predict"):
+        return
+    if inner.__sklearn_tags__().input_tags.pairwise or hasattr(inner, "partial_fit"):
+        return  # a matrix of pairs; or a stream, whose clusters have moved since
+    some = _even(len(labels), COMPARED)
+    part = X.iloc[some] if hasattr(X, "iloc") else X[some]
+    try:
+        again = np.asarray(model.predict(part))
+    except AttributeError:  # a kernel without distances to other rows
+        return
+    own = labels[some]
+    agree = float(np.mean(again[own >= 0] == own[own >= 0])) if (own >= 0).any() else 1.0
+    if agree < AGREE:
+        raise ValueError(
+            f"model and X do not belong together: predict(X) repeats only {agree:.0%} of the "
+            f"model's labels_. Pass X as the model was fitted on it (scaled or reduced in the same "
+            "way), or a pipeline's last step with what the steps before it return."
+        )
 
 
 def _even(n: int, most: int) -> np.ndarray:
