@@ -68,9 +68,21 @@ def plain_names(app, what, name, thing, options, lines):
             lines[i] = re.sub(r"(?<=[(\s])([a-z]\w*)_(?=[,.;:)\s]|$)", r"\1\\_", line)
 
 
+def outside_links(app, docname, source):
+    """Links to .md files outside this folder become downloads: myst takes each for a page here."""
+    folder = Path(app.srcdir, docname).parent
+
+    def mended(link):
+        inside = (folder / link[1]).resolve().is_relative_to(HERE)
+        return link[0] if inside else f"](<path:{link[1]}>)"
+
+    source[0] = re.sub(r"\]\(((?:\.\./)+[^)#\s]+\.md)(?:#[^)\s]*)?\)", mended, source[0])
+
+
 def setup(app):
     """Diagrams that forges draw stay text here; docstrings are mended after numpydoc."""
     from pygments.lexers.special import TextLexer
 
     app.add_lexer("mermaid", TextLexer)
     app.connect("autodoc-process-docstring", plain_names, priority=900)
+    app.connect("source-read", outside_links)

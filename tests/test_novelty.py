@@ -21,7 +21,8 @@ from madbayes import (
     OnlineKMeans,
     SpectralDPMeans,
 )
-from madbayes._model.novelty import (
+from madbayes._model.novelty_mixin import drawn
+from madbayes._partition.novelty import (
     EXCESSES,
     LEVELS,
     SHARES,
@@ -31,7 +32,6 @@ from madbayes._model.novelty import (
     quantiles,
     tail_law,
 )
-from madbayes._model.novelty_mixin import drawn
 from madbayes._rows.reservoir import Reservoir
 
 RATES = np.array([0.1, 0.01, 0.001])

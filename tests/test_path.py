@@ -173,6 +173,8 @@ def test_the_model_keeps_the_path_but_not_the_rows():
     model = DPMeans(random_state=0).fit(X)
     with pytest.raises(ValueError, match="labels_at"):
         model.path_.labels_at(model.penalty_)
+    with pytest.raises(ValueError, match="X has 1 columns"):
+        model.path_.labels_at(model.penalty_, X[:, :1])
     assert adjusted_rand_score(model.path_.labels_at(model.penalty_, X), model.labels_) > 0.99
     assert not hasattr(DPMeans(5.0).fit(X), "evidence_")
 

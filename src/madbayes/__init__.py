@@ -4,9 +4,11 @@ Every model is one sentence: squared error + penalty × number of groups.
 """
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
 
+TYPE_CHECKING = False  # without typing, the command is sooner where it can explain Ctrl-C
 if TYPE_CHECKING:
+    from typing import Any
+
     from madbayes import features, gibbs, graph, penalties, plots
     from madbayes._rows.sources import blocks
     from madbayes._storage.saving import load
@@ -86,7 +88,7 @@ _HOME = {
 }
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> "Any":
     """Import on first use: `import madbayes` alone loads nothing heavy."""
     if name in _HOME:
         return getattr(import_module(f"madbayes.{_HOME[name]}"), name)

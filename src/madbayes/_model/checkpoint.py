@@ -18,12 +18,13 @@ import numpy as np
 from madbayes._model.fitting import Options
 from madbayes._partition.partition import Partition
 from madbayes._partition.snapshot import fingerprint, put, take
-from madbayes._storage.container import Kind, Refused, read, write
+from madbayes._storage.container import Kind, read, refusing, write
 from madbayes._storage.encoding import Encoder, decode
 from madbayes._storage.saving import versions
+from madbayes._storage.schema import check_state
 
 CHECKPOINT = Kind(
-    "madbayes checkpoint", 1, "madbayes checkpoint", "a fit with checkpoint=…", "Delete it."
+    "madbayes checkpoint", 2, "madbayes checkpoint", "a fit with checkpoint=…", "Delete it."
 )
 SECONDS = 10.0  # between two writes, at least …
 SHARE = 20.0  # … and so many times as long as the last write took
@@ -54,23 +55,19 @@ class Checkpoint:
     def _load(self) -> Any:
         if not self.path.exists():
             return None
-        with self.path.open("rb") as stream:
-            try:
-                header, arrays = read(stream, CHECKPOINT)
-                then, state = header["about"], decode(header["state"], arrays)
-            except Refused as error:
-                raise ValueError(f"checkpoint={str(self.path)!r} {error}") from None
-            except (ValueError, TypeError, KeyError, IndexError, AttributeError) as error:
+        name = f"checkpoint={str(self.path)!r}"
+        with self.path.open("rb") as stream, refusing(name, CHECKPOINT):
+            header, arrays = read(stream, CHECKPOINT)
+            then, state = dict(header["about"]), decode(header["state"], arrays)
+        for about in [*self.about, *then]:
+            if then.get(about) != self.about.get(about):
                 raise ValueError(
-                    f"checkpoint={str(self.path)!r} cannot be read: {error}. Delete it."
-                ) from error
-        for name in [*self.about, *then]:
-            if then.get(name) != self.about.get(name):
-                raise ValueError(
-                    f"checkpoint={str(self.path)!r} was written by another fit: {name} was "
-                    f"{then.get(name)!r} there and is {self.about.get(name)!r} here. Delete the "
-                    "file to start afresh, or give another path."
+                    f"{name} was written by another fit: {about} was {then.get(about)!r:.200} "
+                    f"there and is {self.about.get(about)!r:.200} here. Delete the file to start "
+                    "afresh, or give another path."
                 )
+        with refusing(name, CHECKPOINT):
+            check_state(self.about["estimator"], self.about["X.shape"], state)
         return state
 
     def due(self) -> bool:

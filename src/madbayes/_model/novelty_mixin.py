@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from madbayes._model.dispatch import anywhere
-from madbayes._model.novelty import EXCEPTIONS, FEW, by_label, calibrate, check_novel, p_values
+from madbayes._partition.novelty import EXCEPTIONS, FEW, by_label, calibrate, check_novel, p_values
 from madbayes._rows.rows import segments
 from madbayes._rows.threads import workers
 
@@ -110,6 +110,10 @@ class NoveltyMixin(ABC):
         return p
 
     def _novelty_table(self) -> tuple[np.ndarray, np.ndarray]:
+        if not hasattr(self, "novelty_quantiles_"):
+            raise ValueError(
+                "this model was saved before madbayes could tell which rows are new: fit it again."
+            )
         return self.novelty_quantiles_, self._novelty_few
 
     def _calibrate(

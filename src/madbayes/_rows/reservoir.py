@@ -27,7 +27,8 @@ class Reservoir:
     @classmethod
     def empty(cls, d: int) -> "Reservoir":
         size = max(64, min(ROWS, VALUES // max(d, 1)))
-        return cls(np.empty((16, d)), np.empty(16), np.empty(16), size)
+        # Zeros: a saved stream should not hold what was in the memory before.
+        return cls(np.zeros((16, d)), np.zeros(16), np.zeros(16), size)
 
     def add(self, X: np.ndarray, weight: np.ndarray, first: int, half_life: float) -> None:
         """The rows of X; those of positive weight have the numbers `first`, `first` + 1, …"""
@@ -58,7 +59,7 @@ class Reservoir:
             room = min(2 * self.size, max(held, 2 * len(self.key)))
             for name in ("rows", "weight", "key"):
                 old = getattr(self, name)
-                new = np.empty((room, *old.shape[1:]))
+                new = np.zeros((room, *old.shape[1:]))
                 new[: self.held] = old[: self.held]
                 setattr(self, name, new)
 

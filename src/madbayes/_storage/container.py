@@ -2,16 +2,20 @@
 
 A file is an uncompressed npz: `header` is JSON, `a0`, `a1`, … are the arrays that it names. The
 comment of the archive is the SHA-256 of everything before it, so a file that was cut or changed
-anywhere is noticed before anything in it is looked at. Nothing is compressed and every array is as
-large as it says, so reading never takes more memory than the file. Nothing is unpickled.
+anywhere is noticed before anything in it is looked at. Nothing is compressed, members follow one
+another without overlap, and every array is as large as it says: reading takes no more memory than
+about the size of the file. Nothing is unpickled.
 """
 
 import hashlib
 import json
 import math
 import os
+import sys
 import tempfile
 import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, NamedTuple, cast
 
@@ -19,6 +23,8 @@ import numpy as np
 
 MARK = b"sha256:"
 COMMENT = len(MARK) + 64
+LOCAL_HEADER = 30  # bytes of a zip member before its name
+KINDS = "biufcUSMm"  # of arrays: numbers, text and dates
 PICKLES = (b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05", b"cnumpy", b"ccopy_reg")
 
 
@@ -34,6 +40,22 @@ class Kind(NamedTuple):
 
 class Refused(Exception):
     """Why a file is not read, to be put behind its name."""
+
+
+@contextmanager
+def refusing(name: str, kind: Kind) -> Iterator[None]:
+    """Whatever a file provokes becomes one line that names the file and says what to do.
+
+    A crafted file can make the parsers of zip archives, npy headers and JSON raise almost any
+    exception. None of them is about the program, so all are caught.
+    """
+    try:
+        yield
+    except Refused as error:
+        raise ValueError(f"{name} {error}") from None
+    except Exception as error:
+        what = " ".join(str(error).split())[:200].rstrip(".") or type(error).__name__
+        raise ValueError(f"{name} cannot be read as a {kind.what}: {what}. {kind.again}") from error
 
 
 def write(path: Path, header: dict[str, Any], arrays: list[np.ndarray]) -> None:
@@ -106,8 +128,9 @@ def read(
         names = ["header.npy", *(f"a{i}.npy" for i in range(len(members) - 1))]
         if [m.filename for m in members] != names or any(m.compress_type for m in members):
             raise Refused(f"is not laid out as {kind.maker} does it.")
+        _no_overlap(archive, members)
         header = json.loads(str(_array(archive, members[0])))
-        if header.get("format") != kind.format:
+        if not isinstance(header, dict) or header.get("format") != kind.format:
             raise Refused(f"is not a {kind.what}: its header says something else.")
         if header["version"] > kind.version:
             raise Refused(
@@ -116,6 +139,15 @@ def read(
                 "madbayes."
             )
         return header, [_array(archive, member) for member in members[1:]]
+
+
+def _no_overlap(archive: zipfile.ZipFile, members: list[zipfile.ZipInfo]) -> None:
+    """Members lie one after another before the directory, so together they are in the file once."""
+    starts = [member.header_offset for member in members]
+    for member, end in zip(members, [*starts[1:], archive.start_dir], strict=True):
+        room = end - member.header_offset - LOCAL_HEADER - len(member.filename)
+        if not 0 <= member.compress_size == member.file_size <= room:
+            raise Refused(f"holds {member.filename} over other parts of the file. It was forged.")
 
 
 def _array(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> np.ndarray:
@@ -130,7 +162,19 @@ def _array(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> np.ndarray:
     if dtype.hasobject or math.prod(shape) * dtype.itemsize != left:
         raise Refused(f"holds an array of {shape} {dtype} in {left} bytes, which cannot be.")
     with archive.open(member) as stream:
-        return np.lib.format.read_array(cast(Any, stream), allow_pickle=False)
+        array = np.lib.format.read_array(cast(Any, stream), allow_pickle=False)
+    array = array.astype(
+        array.dtype.newbyteorder("="), copy=False
+    )  # from a machine of another kind
+    if array.dtype.kind not in KINDS:
+        raise Refused(f"holds an array of the type {dtype}, which no model has.")
+    if array.dtype.kind == "U" and array.size and array.itemsize:
+        flat = np.ascontiguousarray(array).reshape(-1)
+        if flat.view(np.uint32).max() > sys.maxunicode:
+            raise Refused("holds text with characters that do not exist.")
+    if array.dtype.kind == "b" and array.size and array.view(np.uint8).max() > 1:
+        raise Refused("holds yes and no as something else than 0 and 1.")
+    return array
 
 
 def _digest(stream: IO[bytes], size: int) -> bytes:

@@ -4,13 +4,16 @@ A value becomes a tree of JSON whose leaves are numbers and strings, and arrays 
 by their position. What JSON does not have is an object with a kind: ``{"$": "tuple", …}``. Parts of
 this package (a `Choice`, a stream, a kernel) are kept as their attributes. Anything else raises: a
 fitted attribute is never dropped in silence.
+
+Back from a file, a class is one of those in `registry`, and each object passes `schema` before it
+is handed on. Values of other libraries whose methods trust their own state (sparse matrices, random
+generators) are checked here.
 """
 
 import dataclasses
 import math
-import sys
+import re
 from collections.abc import Callable, Sequence
-from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -19,8 +22,10 @@ from scipy.spatial import cKDTree
 from sklearn.base import BaseEstimator
 
 from madbayes._rows.checks import is_spread
+from madbayes._storage.registry import find_class
+from madbayes._storage.schema import check
+from madbayes._storage.values import Unfit
 
-PACKAGE = "madbayes"
 SPARSE = {"csr": ("data", "indices", "indptr"), "csc": ("data", "indices", "indptr")}
 
 
@@ -55,7 +60,7 @@ class Encoder:
             return self._generator(value, name)
         if type(value).__module__.startswith("pandas.") and hasattr(value, "to_frame"):
             return self._series(value, name)
-        if _of_package(type(value)) and not isinstance(value, type) and hasattr(value, "__dict__"):
+        if find_class(type(value).__name__) is type(value):
             return self._part(value, name)
         raise TypeError(_cannot(value, name))
 
@@ -99,10 +104,7 @@ class Encoder:
         return {"$": "series", **parts, "name": self.encode(value.name, name)}
 
     def _part(self, value: Any, name: str) -> Any:
-        cls = type(value)
-        if find_class(cls.__name__, cls.__module__) is not cls:
-            raise TypeError(_cannot(value, name))
-        tree = {"class": cls.__name__, "module": cls.__module__.removeprefix(PACKAGE + ".")}
+        tree: dict[str, Any] = {"class": type(value).__name__}
         state = dict(vars(value))
         if isinstance(value, BaseEstimator):
             # Attributes rather than get_params: what was set, even where a parameter is deep.
@@ -120,7 +122,33 @@ def decode(tree: Any, arrays: Sequence[np.ndarray]) -> Any:
         return [decode(item, arrays) for item in tree]
     if not isinstance(tree, dict):
         return tree
+    if tree.get("$") not in DECODERS:
+        raise Unfit(f"it holds a value of the unknown kind {tree.get('$')!r}")
     return DECODERS[tree["$"]](tree, lambda part: decode(part, arrays), arrays)
+
+
+def _array(tree: Any, inner: Callable[[Any], Any], arrays: Sequence[np.ndarray]) -> Any:
+    number = tree["number"]
+    if type(number) is not int or not 0 <= number < len(arrays):
+        raise Unfit(f"it names the array {number!r}, and there are {len(arrays)}")
+    if tree["$"] == "array":
+        return arrays[number]
+    if arrays[number].shape:
+        raise Unfit(f"it takes an array of shape {arrays[number].shape} for one number")
+    return arrays[number][()]
+
+
+def _dtype(tree: Any, inner: Callable[[Any], Any], arrays: Any) -> np.dtype:
+    if not re.fullmatch(r"[<>|=]?[biufU]\d{1,4}", tree["text"]):
+        raise Unfit(f"it holds an unknown type {tree['text']!r:.40}")
+    return np.dtype(tree["text"])
+
+
+def _tree(tree: Any, inner: Callable[[Any], Any], arrays: Any) -> cKDTree:
+    points = inner(tree["points"])
+    if not isinstance(points, np.ndarray) or points.ndim != 2 or points.dtype.kind != "f":
+        raise Unfit("it holds a tree without points")
+    return cKDTree(points)
 
 
 def _objects(tree: Any, inner: Callable[[Any], Any], arrays: Any) -> np.ndarray:
@@ -130,20 +158,43 @@ def _objects(tree: Any, inner: Callable[[Any], Any], arrays: Any) -> np.ndarray:
 
 
 def _sparse(tree: Any, inner: Callable[[Any], Any], arrays: Any) -> Any:
+    """Sums over such a matrix index by what it holds, so that has to be in range."""
+    if tree["format"] not in SPARSE:
+        raise Unfit(f"it holds a sparse matrix of the unknown format {tree['format']!r:.40}")
+    data, indices, indptr = (inner(tree[part]) for part in SPARSE[tree["format"]])
+    shape = tuple(tree["shape"])
+    rows, columns = shape if tree["format"] == "csr" else shape[::-1]
+    for part in (indices, indptr):
+        if not isinstance(part, np.ndarray) or part.dtype not in (np.int32, np.int64):
+            raise Unfit("it holds a sparse matrix whose indices are no whole numbers")
+    if not (
+        isinstance(data, np.ndarray)
+        and data.ndim == indices.ndim == indptr.ndim == 1
+        and type(rows) is type(columns) is int
+        and indptr.size == rows + 1 > 0
+        and indptr[0] == 0
+        and (np.diff(indptr) >= 0).all()
+        and indptr[-1] == data.size == indices.size
+        and (not indices.size or (indices.min() >= 0 and indices.max() < columns))
+    ):
+        raise Unfit("it holds a sparse matrix whose indices do not fit its shape")
     make = getattr(sp, f"{tree['format']}_{'array' if tree['$'] == 'sparse' else 'matrix'}")
-    parts = tuple(inner(tree[part]) for part in SPARSE[tree["format"]])
-    return make(parts, shape=tuple(tree["shape"]))
+    return make((data, indices, indptr), shape=shape)
 
 
 def _random(tree: Any, inner: Callable[[Any], Any], arrays: Any) -> Any:
+    """A generator reads its numbers at a position that it does not check itself."""
     state = inner(tree["state"])
+    kinds = {"PCG64", "PCG64DXSM", "MT19937", "Philox", "SFC64"}
+    if state["bit_generator"] not in kinds:
+        raise Unfit(f"it holds an unknown generator {state['bit_generator']!r:.40}")
+    for where, name, most in ((state["state"], "pos", 624), (state, "buffer_pos", 4)):
+        if name in where and not 0 <= where[name] <= most:
+            raise Unfit(f"it holds a generator at the position {where[name]!r:.40}")
     if tree["$"] == "RandomState":
         generator = np.random.RandomState()
         generator.set_state(state)
         return generator
-    kinds = {"PCG64", "PCG64DXSM", "MT19937", "Philox", "SFC64"}
-    if state["bit_generator"] not in kinds:
-        raise ValueError(f"it holds an unknown generator {state['bit_generator']!r}")
     bits = getattr(np.random, state["bit_generator"])()
     bits.state = state
     return np.random.Generator(bits)
@@ -156,13 +207,13 @@ def _series_back(tree: Any, inner: Callable[[Any], Any], arrays: Any) -> Any:
 
 
 def _part_back(tree: Any, inner: Callable[[Any], Any], arrays: Any) -> Any:
-    cls = find_class(tree["class"], f"{PACKAGE}.{tree['module']}")
+    cls: Any = find_class(tree["class"])
     if cls is None:
-        raise ValueError(f"it holds a {tree['class']}, which this version does not have")
+        raise Unfit(f"it holds a {tree['class']!r:.40}, which this version does not have")
+    if (tree["$"] == "estimator") != issubclass(cls, BaseEstimator):
+        raise Unfit(f"it holds a {tree['class']} as what it is not")
     state = {key: inner(value) for key, value in tree["state"].items()}
     if tree["$"] == "estimator":
-        if not issubclass(cls, BaseEstimator):
-            raise ValueError(f"{tree['class']} is not an estimator")
         value = cls(**{key: inner(part) for key, part in tree["params"].items()})
     else:
         value = cls.__new__(cls)
@@ -173,6 +224,7 @@ def _part_back(tree: Any, inner: Callable[[Any], Any], arrays: Any) -> Any:
                 value.__dict__[field.name] = field.default
             elif field.name not in state and field.default_factory is not dataclasses.MISSING:
                 value.__dict__[field.name] = field.default_factory()
+    check(value)
     return value
 
 
@@ -180,10 +232,10 @@ DECODERS: dict[str, Callable[[Any, Callable[[Any], Any], Any], Any]] = {
     "float": lambda tree, inner, arrays: float(tree["text"]),
     "tuple": lambda tree, inner, arrays: tuple(inner(item) for item in tree["items"]),
     "dict": lambda tree, inner, arrays: {inner(k): inner(v) for k, v in tree["items"]},
-    "array": lambda tree, inner, arrays: arrays[tree["number"]],
-    "scalar": lambda tree, inner, arrays: arrays[tree["number"]][()],
-    "dtype": lambda tree, inner, arrays: np.dtype(tree["text"]),
-    "tree": lambda tree, inner, arrays: cKDTree(inner(tree["points"])),
+    "array": _array,
+    "scalar": _array,
+    "dtype": _dtype,
+    "tree": _tree,
     "objects": _objects,
     "sparse": _sparse,
     "spmatrix": _sparse,
@@ -193,31 +245,6 @@ DECODERS: dict[str, Callable[[Any, Callable[[Any], Any], Any], Any]] = {
     "part": _part_back,
     "estimator": _part_back,
 }
-
-
-def find_class(name: str, module: str) -> Any:
-    """A class of this package by name: where it was, or where it has moved to since."""
-    if not module.startswith(PACKAGE + "."):
-        return None
-    try:
-        found = getattr(import_module(module), name, None)
-    except ImportError:
-        found = None
-    if isinstance(found, type) and _of_package(found):
-        return found
-    for family in ("cluster", "multi", "features", "graph", "gibbs", "penalties"):
-        try:
-            import_module(f"{PACKAGE}.{family}")
-        except ModuleNotFoundError:
-            continue
-    homes = [m for key, m in sys.modules.items() if key.startswith(PACKAGE + ".")]
-    classes = {cls for m in homes if isinstance(cls := vars(m).get(name), type)}
-    own = {cls for cls in classes if _of_package(cls)}
-    return own.pop() if len(own) == 1 else None
-
-
-def _of_package(cls: type) -> bool:
-    return cls.__module__.startswith(PACKAGE + ".")
 
 
 def _cannot(value: Any, name: str) -> str:

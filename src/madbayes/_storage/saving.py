@@ -1,6 +1,7 @@
 """Models kept in files: `model.save(path)` and `madbayes.load(path)`. docs/adr/0014 says why so.
 
-The file is a `container`, whose header names the class, its parameters and fitted attributes.
+The file is a `container`, whose header names the class, its parameters and fitted attributes. What
+is in the file is checked as a whole (`schema`) before it becomes a model.
 """
 
 import os
@@ -14,14 +15,18 @@ import scipy
 import sklearn
 from sklearn.exceptions import InconsistentVersionWarning
 
-from madbayes._storage.container import Kind, Refused, read, write
+from madbayes._storage.container import Kind, read, refusing, write
 from madbayes._storage.encoding import Encoder, decode
 from madbayes._storage.html import ShownMixin
+from madbayes._storage.registry import ESTIMATORS
+from madbayes._storage.schema import check
+from madbayes._storage.values import Unfit
 
 MODEL = Kind(
-    "madbayes model", 1, "madbayes model", "model.save", "Copy it again, or save the model again."
+    "madbayes model", 2, "madbayes model", "model.save", "Copy it again, or save the model again."
 )
 MAX_BYTES = 2**32
+MODELS = (*ESTIMATORS, "Prepared")
 
 
 class SaveMixin(ShownMixin):
@@ -76,8 +81,15 @@ def save(model: Any, path: str | os.PathLike[str]) -> None:
     """`SaveMixin.save`."""
     encoder = Encoder()
     tree = encoder.encode(model, type(model).__name__)
-    if not isinstance(tree, dict) or tree.get("$") not in ("estimator", "part"):
+    if type(model).__name__ not in MODELS:
         raise TypeError(f"only models of madbayes can be saved, not a {type(model).__name__}.")
+    try:
+        check(model)
+    except Unfit as error:
+        raise ValueError(
+            f"{error}. `load` would refuse such a file, so none is written: fit the model again, "
+            "or undo what was changed in it by hand."
+        ) from None
     names = getattr(model, "feature_names_in_", None)
     header = {
         "format": MODEL.format,
@@ -96,8 +108,9 @@ def save(model: Any, path: str | os.PathLike[str]) -> None:
 def load(path: str | os.PathLike[str], *, max_bytes: int = MAX_BYTES) -> Any:
     """The model that was saved to a file.
 
-    Nothing in the file is executed. A file that was not written by `model.save`, was cut short or
-    changed is refused. The checksum finds accidents; it is no signature.
+    Nothing in the file is executed or imported. A file that was not written by `model.save`, was
+    cut short or changed is refused, and so is one whose parts do not fit together. The checksum
+    finds accidents; it is no signature: a file from somebody else can hold wrong numbers.
 
     Parameters
     ----------
@@ -110,14 +123,12 @@ def load(path: str | os.PathLike[str], *, max_bytes: int = MAX_BYTES) -> Any:
     The estimator, fitted as it was: its predictions are the same to the bit.
     """
     path = Path(path)
-    with path.open("rb") as stream:
-        try:
-            header, arrays = read(stream, MODEL, max_bytes)
-            return decode(header["model"], arrays)
-        except Refused as error:
-            raise ValueError(f"{path} {error}") from None
-        except (ValueError, TypeError, KeyError, IndexError, RecursionError, AttributeError) as e:
-            raise ValueError(f"{path} cannot be read as a madbayes model: {e}.") from e
+    with path.open("rb") as stream, refusing(str(path), MODEL):
+        header, arrays = read(stream, MODEL, max_bytes)
+        model = decode(header["model"], arrays)
+        if type(model).__name__ not in MODELS:
+            raise Unfit("it holds no estimator")
+        return model
 
 
 def versions() -> dict[str, str]:

@@ -8,7 +8,7 @@ import numpy as np
 from madbayes.cli.fit import Answer
 from madbayes.cli.options import Output
 from madbayes.cli.run import Task, keep
-from madbayes.cli.write import SUMMARY, write_csv, write_json, write_table
+from madbayes.cli.write import SUMMARY, WRITTEN, write_csv, write_json, write_table
 
 LINES = 65_536  # of labels.csv, made at a time
 LABELS = ("cluster", "distance", "second", "novelty")
@@ -91,5 +91,6 @@ def write_answer(
 def finish(folder: Path, summary: dict[str, Any]) -> None:
     """The summary, which says which files are ours."""
     files = sorted(p.name for p in folder.iterdir())
+    assert WRITTEN.issuperset(files)  # others would not be known as ours the next time
     summary["files"] = [*files, SUMMARY]
     write_json(folder / SUMMARY, summary)

@@ -146,19 +146,23 @@ def _is_number(frame: Frame, j: int) -> bool:
 def _nodes(frame: Frame, j: int) -> np.ndarray:
     """Whole numbers, or else text."""
     if isinstance(frame.columns, np.ndarray):
-        values = np.asarray(frame.columns[:, j])
+        number, values = True, np.asarray(frame.columns[:, j])
     else:
         column = frame.column(j)
         number = pa.types.is_integer(column.type) or pa.types.is_floating(column.type)
-        if not number:
-            column = column.cast(pa.string())
-        missing = column.is_null().to_numpy() | (not number and pc.equal(column, "").to_numpy())
-        if missing.any():
-            where = frame.where(int(np.flatnonzero(missing)[0])).capitalize()
-            raise UserError(f"{where} has no node in column {frame.names[j]}.")
-        if not number:
-            return np.array(column.to_pylist(), dtype=str)
-        values = column.to_numpy()
+        if number:
+            values = column.to_numpy()  # NaN where an integer is missing
+        else:
+            values = np.array(column.cast(pa.string()).fill_null("").to_pylist(), dtype=str)
+    missing = values == "" if not number else ~np.isfinite(values)
+    if missing.any():
+        where = frame.where(int(np.flatnonzero(missing)[0])).capitalize()
+        raise UserError(
+            f"{where} has no node in column {frame.names[j]} ({missing.sum()} of {len(missing)} "
+            "rows are like this). An edge needs two ends: fill the cell in, or leave the row out."
+        )
+    if not number:
+        return values
     if values.dtype.kind == "f":
         whole = values.astype(np.int64)
         return whole if (whole == values).all() else values.astype(str)

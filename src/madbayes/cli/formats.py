@@ -1,9 +1,9 @@
 """Files into frames, by the end of their name (or, from standard input, by how they start)."""
 
 import json
+import shutil
 import sys
 import tempfile
-import zipfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,9 +16,9 @@ import pyarrow.json
 
 from madbayes.cli.errors import UserError, did_you_mean, one_line
 from madbayes.cli.frame import Frame, Parquet, distinct
-from madbayes.cli.text import USUAL, read_text
+from madbayes.cli.limits import Unpacked, check_archive, check_columns, check_depth
+from madbayes.cli.text import PACKED, USUAL, read_text
 
-COMPRESSED = {".gz", ".bz2", ".zst", ".lz4"}
 READABLE = (
     "CSV and TSV (plain or .gz), Parquet, Feather, Excel (.xlsx), JSON lines and NumPy (.npy, "
     ".npz) files can be read"
@@ -41,14 +41,35 @@ def given(files: Sequence[Path]) -> Iterator[list[Path]]:
         return
     if sys.stdin is None or sys.stdin.isatty():
         raise UserError("- reads the table from standard input: pipe a file into the command.")
-    with tempfile.TemporaryDirectory(prefix="madbayes-") as folder:
-        data = sys.stdin.buffer.read()
-        ending = next((e for magic, e in MAGIC.items() if data.startswith(magic)), ".csv")
-        if data.startswith(b"PK\x03\x04"):
-            ending = ".xlsx" if b"xl/" in data[-65_536:] else ".npz"
-        file = Path(folder) / f"stdin{ending}"
-        file.write_bytes(data)
-        yield [file]
+    try:
+        folder = tempfile.mkdtemp(prefix="madbayes-")
+    except OSError as error:
+        raise UserError(f"Standard input could not be kept: {error.strerror}.") from error
+    try:
+        yield [_kept(Path(folder))]
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _kept(folder: Path) -> Path:
+    """Standard input as a file, called by what it is."""
+    file = folder / "stdin"
+    try:
+        with file.open("wb") as out:
+            shutil.copyfileobj(sys.stdin.buffer, out, 2**20)
+    except OSError as error:
+        raise UserError(
+            f"Standard input could not be kept in {folder.parent}: {error.strerror}. The variable "
+            "TMPDIR names another place for temporary files."
+        ) from error
+    with file.open("rb") as stream:
+        start = stream.read(8)
+        stream.seek(max(0, file.stat().st_size - 65_536))
+        end = stream.read()
+    ending = next((e for magic, e in MAGIC.items() if start.startswith(magic)), ".csv")
+    if start.startswith(b"PK\x03\x04"):
+        ending = ".xlsx" if b"xl/" in end else ".npz"
+    return file.rename(folder / f"stdin{ending}")
 
 
 def called(files: Sequence[Path]) -> str:
@@ -85,10 +106,15 @@ def read(*files: Path, **text_options: Any) -> Frame:
             frame = read_xlsx(path, text_options.get("skip_rows", 0))
         else:
             frame = reader(path)
+    except (UserError, MemoryError):
+        raise
     except OSError as error:
-        raise UserError(f"{path} could not be read: {error.strerror or error}.") from error
-    except (pa.ArrowException, ValueError, EOFError, UnicodeError) as error:
-        raise UserError(f"{path} could not be read as a table: {one_line(error)}") from error
+        raise UserError(
+            f"{path} could not be read: {error.strerror or one_line(error)}."
+        ) from error
+    except Exception as error:  # a damaged file can make its parser raise anything
+        raise UserError(f"{path} could not be read as a table: {one_line(error)[:300]}") from error
+    check_columns(path, len(frame.names))
     if frame.n_rows == 0:
         raise UserError(f"{path} has column names but no rows. There is nothing to cluster.")
     return frame
@@ -103,11 +129,7 @@ def _read_several(files: Sequence[Path]) -> Frame:
             raise UserError(
                 f"{path}: several files are read as one table only if all are Parquet files."
             )
-    try:
-        source = Parquet(*files)
-    except (pa.ArrowException, OSError) as error:
-        bad = next((p for p in files if p.stat().st_size < 12), files[0])
-        raise UserError(f"{bad} could not be read as a table: {one_line(error)}") from error
+    source = Parquet(*files)
     if not len(source):
         raise UserError("The files have column names but no rows. There is nothing to cluster.")
     return Frame(tuple(source.schema.names), source)
@@ -148,7 +170,13 @@ def _matrix(path: Path, array: np.ndarray) -> Frame:
         raise UserError(f"{path} holds values of type {array.dtype}, which are not real numbers.")
     if array.shape[1] == 0:
         raise UserError(f"{path} holds an array of shape {array.shape}, which has no columns.")
-    return Frame(tuple(f"x{j}" for j in range(array.shape[1])), array)
+    check_columns(path, array.shape[1])
+    notes: tuple[str, ...] = ()
+    if array.dtype == np.longdouble and array.dtype.itemsize > 8:
+        array, notes = array.astype(np.float64), ("its long doubles were read as float64",)
+    if not array.dtype.isnative:  # of a processor with the other order of bytes
+        array = array.astype(array.dtype.newbyteorder("="))
+    return Frame(tuple(f"x{j}" for j in range(array.shape[1])), array, notes)
 
 
 def read_npy(path: Path) -> Frame:
@@ -158,8 +186,7 @@ def read_npy(path: Path) -> Frame:
 
 def read_npz(path: Path) -> Frame:
     """The matrix in it: the one called X, or the only one of two dimensions."""
-    if not zipfile.is_zipfile(path):
-        raise UserError(f"{path} could not be read: it is not an .npz file.")
+    check_archive(path)
     with np.load(path, allow_pickle=False) as file:
         names = list(file)
         if {"indptr", "shape", "data"} <= set(names):
@@ -169,15 +196,16 @@ def read_npz(path: Path) -> Frame:
             )
         if "header" in names and "a0" in names:
             raise UserError(f"{path} is a saved model, not a table: madbayes predict uses it.")
-        tables = [n for n in names if file[n].ndim == 2 and file[n].dtype.kind in "fiub"]
-        chosen = "X" if "X" in names else tables[0] if len(tables) == 1 else None
-        if chosen is None:
-            listed = ", ".join(f"{n} {file[n].shape}" for n in names[:8])
-            raise UserError(f"{path} holds {listed}: call the one to be read X.")
-        frame = _matrix(path, file[chosen])
+        arrays = {name: file[name] for name in names}
+    tables = [n for n in names if arrays[n].ndim == 2 and arrays[n].dtype.kind in "fiub"]
+    chosen = "X" if "X" in names else tables[0] if len(tables) == 1 else None
+    if chosen is None:
+        listed = ", ".join(f"{n} {arrays[n].shape}" for n in names[:8])
+        raise UserError(f"{path} holds {listed}: call the one to be read X.")
+    frame = _matrix(path, arrays[chosen])
     others = ", ".join(name for name in names if name != chosen)
-    note = f"the array {chosen} was read" + (f", not {others}" if others else "")
-    return Frame(frame.names, frame.columns, (note,) if others else ())
+    note = (f"the array {chosen} was read, not {others}",) if others else ()
+    return Frame(frame.names, frame.columns, (*frame.notes, *note))
 
 
 def read_parquet(path: Path) -> Frame:
@@ -191,23 +219,26 @@ def read_parquet(path: Path) -> Frame:
 
 def read_feather(path: Path) -> Frame:
     table = pa.feather.read_table(str(path), memory_map=True)
+    table.validate(full=True)  # otherwise Arrow believes whatever the file says
     notes: list[str] = []
     return Frame(distinct(table.column_names, notes), table, tuple(notes))
 
 
 def read_json(path: Path) -> Frame:
     """One object a line, or one list of objects."""
-    with pa.input_stream(str(path), compression="detect") as stream:
+    check_depth(path)
+    with Unpacked(path) as stream:
         start = stream.read(64).lstrip()
     if start.startswith(b"["):
-        with pa.input_stream(str(path), compression="detect") as stream:
+        with Unpacked(path) as stream:
             records = json.loads(stream.read())
         if not all(isinstance(record, dict) for record in records):
             raise UserError(f"{path} should hold objects, one for each row.")
         table = pa.Table.from_pylist(records)
     else:
         table = pa.json.read_json(str(path))
-    return Frame(tuple(table.column_names), table)
+    notes: list[str] = []
+    return Frame(distinct(table.column_names, notes), table, tuple(notes))
 
 
 def read_xlsx(path: Path, skip_rows: int = 0) -> Frame:
@@ -219,11 +250,15 @@ def read_xlsx(path: Path, skip_rows: int = 0) -> Frame:
             f'{path} is an Excel file: pip install "madbayes[excel]" reads it, or save it as CSV.'
         ) from None
     try:
+        check_archive(path)
         book = load_workbook(path, read_only=True, data_only=True)
+    except UserError:
+        raise
     except Exception as error:  # whatever openpyxl says about a file that is not one
         raise UserError(f"{path} could not be read as an Excel file: {one_line(error)}") from error
     notes: list[str] = []
     for sheet in book.worksheets:
+        sheet.reset_dimensions()  # as large as its cells, whatever it says
         rows = [list(row) for row in sheet.iter_rows(values_only=True)]
         if any(cell is not None for row in rows for cell in row):
             break
@@ -262,7 +297,7 @@ def _cells(values: list[Any]) -> pa.Array:
 
 
 def _ending(path: Path) -> str:
-    plain = path.with_suffix("") if path.suffix.lower() in COMPRESSED else path
+    plain = path.with_suffix("") if path.suffix.lower() in PACKED else path
     return plain.suffix.lower()
 
 

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -10,9 +11,20 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet
 
-from madbayes.cli.errors import UserError
+from madbayes.cli.errors import UserError, one_line
+from madbayes.cli.limits import ROW_GROWTH, check_columns, check_growth
 
 BATCH_ROWS = 65_536
+
+
+@contextmanager
+def whole(path: Path) -> Iterator[None]:
+    """Damage that shows only when a part of the file is read, in one line."""
+    try:
+        yield
+    except (pa.ArrowException, OSError, UnicodeError, KeyError) as error:
+        text = f"{path} could not be read as a table: {one_line(error)[:300]} It may be damaged."
+        raise UserError(text) from error
 
 
 class Parquet:
@@ -20,7 +32,14 @@ class Parquet:
 
     def __init__(self, *paths: Path) -> None:
         self.paths = paths
-        self.files = [pa.parquet.ParquetFile(path) for path in paths]
+        self.files = []
+        for path in paths:
+            with whole(path):
+                file = pa.parquet.ParquetFile(path)
+            rows, columns = int(file.metadata.num_rows), int(file.metadata.num_columns)
+            check_columns(path, columns)
+            check_growth(path, 8 * rows * columns, ROW_GROWTH)
+            self.files.append(file)
         first = self.files[0].schema_arrow
         for path, file in zip(paths, self.files, strict=True):
             other = set(file.schema_arrow.names)
@@ -39,14 +58,22 @@ class Parquet:
 
     def column(self, j: int) -> pa.ChunkedArray:
         kind = self.schema.types[j]
-        columns = [file.read(columns=[self.schema.names[j]]).column(0) for file in self.files]
-        chunks = [chunk for column in columns for chunk in column.cast(kind).chunks]
+        chunks = []
+        for path, file in zip(self.paths, self.files, strict=True):
+            with whole(path):
+                column = file.read(columns=[self.schema.names[j]]).column(0)
+                chunks += column.cast(kind).chunks
         return pa.chunked_array(chunks, kind)
 
     def batches(self, columns: Sequence[int], rows: int = BATCH_ROWS) -> Iterator[pa.RecordBatch]:
         names = [self.schema.names[j] for j in columns]
-        for file in self.files:
-            for batch in file.iter_batches(rows, columns=names):
+        for path, file in zip(self.paths, self.files, strict=True):
+            found = file.iter_batches(rows, columns=names)
+            while True:
+                with whole(path):
+                    batch = next(found, None)
+                if batch is None:
+                    break
                 yield batch.select(names)
 
     def where(self, i: int) -> str:

@@ -10,6 +10,7 @@ from typing import Annotated, Any, get_type_hints
 
 import typer
 
+from madbayes.cli import STOPPED
 from madbayes.cli.errors import UserError
 
 STANDARDIZE = ("auto", "yes", "no")
@@ -154,7 +155,10 @@ def verb(app: typer.Typer) -> Callable[[Callable[..., None]], Callable[..., None
             for name, bundle in bundles.items():
                 mine = {f.name: given.pop(f.name) for f in fields(bundle)}
                 given[name] = bundle(**mine)
-            function(**given)
+            try:
+                function(**given)
+            except KeyboardInterrupt:  # while the verb imports what it needs
+                raise typer.Exit(STOPPED) from None
 
         command.__name__, command.__doc__ = function.__name__, function.__doc__
         command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]

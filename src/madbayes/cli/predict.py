@@ -63,6 +63,7 @@ def predict_file(voice: Voice, request: Request) -> None:
 
     if request.out is None and not voice.talk.json:
         write(sys.stdout)
+        sys.stdout.flush()
         return
     if request.out is not None:
         with whole_file(request.out, ",".join(top), request.force) as stream:

@@ -81,7 +81,7 @@ def prepare(frame: Frame, chosen: Selection, missing: Missing, na: Sequence[str]
         if not rows.size:
             raise UserError("Every row has a missing or infinite value; no row is left.")
     elif bad.size:
-        columns, filled = _impute(values, columns, bad)
+        values, columns, filled = _impute(values, columns, bad)
         notes.append(f"{filled} missing or infinite cells were filled in with the column's mean")
     return Table(
         tuple(columns),
@@ -215,14 +215,16 @@ def about_gaps(
 
 def _impute(
     values: np.ndarray, columns: Sequence[Column], bad: np.ndarray
-) -> tuple[list[Column], int]:
-    """Means into the gaps, and into the columns, for later files."""
+) -> tuple[np.ndarray, list[Column], int]:
+    """Means into the gaps, and into the columns, for later files. A file stays as it is."""
     total, seen = np.zeros(values.shape[1]), np.zeros(values.shape[1])
     for _, block in blocks(values):
         fine = np.isfinite(block)
         total += np.where(fine, block, 0).sum(axis=0, dtype=np.float64)
         seen += fine.sum(axis=0)
     mean = total / np.maximum(seen, 1)
+    if not values.flags.writeable:  # the file itself
+        values = _some(values, np.arange(len(values)))
     gaps = ~np.isfinite(values[bad])
     values[bad] = np.where(gaps, mean, values[bad])
     filled, place = [], 0
@@ -230,7 +232,7 @@ def _impute(
         fill = float(mean[place]) if column.categories is None else None
         filled.append(replace(column, fill=fill))
         place += len(column.names)
-    return filled, int(gaps.sum())
+    return values, filled, int(gaps.sum())
 
 
 # Scales

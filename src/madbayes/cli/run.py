@@ -1,10 +1,11 @@
 """The order of the work, the same for every verb: read, fit, write, show."""
 
 import inspect
+import os
 import sys
 import traceback
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from rich.text import Text
 
 from madbayes import show_progress
 from madbayes._storage.prepared import Prepared
+from madbayes.cli import STOPPED, was_interrupted
 from madbayes.cli.errors import UserError, harmless
 from madbayes.cli.fit import Answer
 from madbayes.cli.formats import called, given, read
@@ -55,6 +57,18 @@ class Voice:
             sys.stdout.write(as_json(summary) + "\n")
         elif not self.talk.quiet:
             show(Console())
+        sys.stdout.flush()  # a full disk shows here, while it can still be said
+
+
+def hush() -> None:
+    """Drop what standard output still holds: it cannot be written, and Python would try again."""
+    with suppress(OSError, ValueError):
+        sys.stdout.flush()
+        return
+    with suppress(OSError, ValueError):
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+        os.close(nowhere)
 
 
 @contextmanager
@@ -76,13 +90,19 @@ def explained(talk: Talk) -> Iterator[Voice]:
     except MemoryError:
         raise fail("the table does not fit into memory.") from None
     except BrokenPipeError:
+        hush()
         raise typer.Exit(1) from None
     except KeyboardInterrupt:
-        voice.error.print(Text("Interrupted; no partial files are left."))
-        raise typer.Exit(130) from None
+        raise typer.Exit(STOPPED) from None
     except (typer.Exit, SystemExit):
         raise
+    except OSError as error:  # no space left, a disk that fails, a folder that is gone
+        hush()
+        place = f"{error.filename}: " if error.filename else ""
+        raise fail(f"{place}{error.strerror or error}.") from None
     except Exception as error:
+        if was_interrupted(error):
+            raise typer.Exit(STOPPED) from None
         what = " ".join(str(error).split())[:300]
         raise fail(
             f"{type(error).__name__}: {what} This is a mistake of madbayes, not of yours; "

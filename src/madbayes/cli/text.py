@@ -11,19 +11,20 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from itertools import islice
 from pathlib import Path
-from typing import IO
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.csv
 
 from madbayes.cli.errors import UserError, one_line
 from madbayes.cli.frame import Frame, distinct
+from madbayes.cli.limits import MOST_LINE, Unpacked, check_columns
 from madbayes.cli.numbers import PLAIN
 
 USUAL = {".csv": ",", ".tsv": "\t", ".tab": "\t", ".txt": ",", ".data": ",", ".edges": " "}
 DELIMITERS = (",", ";", "\t", "|")
+PACKED = (".gz", ".bz2", ".zst", ".lz4")
 HEAD_BYTES = 1 << 16
-MOST_HEAD = 1 << 27
 LOOK = 25  # records that decide
 
 
@@ -39,7 +40,7 @@ def read_text(
     """A table of text. `header`: whether the first record names the columns (None: see whether it
     is numbers, or ask `headed`); `comments`: lines at the top that start with # or % are none."""
     head, encoding, notes = _head(path)
-    lines = head.splitlines(keepends=True)
+    lines = _lines(head)
     skipped = skip_rows
     marked = re.fullmatch(r"sep=(.)\s*", lines[0]) if lines and not skip_rows else None
     if marked:  # a line for Excel
@@ -49,11 +50,13 @@ def read_text(
     lines = lines[skipped:]
     if not "".join(lines).strip():
         raise UserError(f"{path} has no rows" + (" after --skip-rows." if skip_rows else "."))
+    check_columns(path, max(lines[0].count(mark) + 1 for mark in DELIMITERS))
     delimiter = (
         marked[1] if marked else _delimiter(lines, USUAL.get(ending, ","), headed is not None)
     )
     records, ends = _records(lines, delimiter)
     names = records[0]
+    check_columns(path, len(names))
     if not any(name.strip() for name in names):
         raise UserError(f"{path} starts with an empty line; column names are expected there.")
     _no_title(path, records, skipped)
@@ -77,19 +80,30 @@ def read_text(
     )
 
 
+def _lines(text: str) -> list[str]:
+    """Lines with their ends, as files have them; str.splitlines knows ends that cells may hold."""
+    return list(io.StringIO(text, newline=""))
+
+
 def _head(path: Path) -> tuple[str, str, list[str]]:
     """The start of the file as text: at least one whole record, unless that is enormous."""
     size = HEAD_BYTES
     while True:
-        with pa.input_stream(str(path), compression="detect") as stream:
+        with Unpacked(path) as stream:
             raw = stream.read(size)
         encoding, notes = _encoding(path, raw)
         text = raw.decode(encoding, errors="replace")
         whole = len(raw) < size
         # Quotes come in pairs; the head may end within one, and with it the first record.
-        if whole or text.count("\n") > LOOK or size >= MOST_HEAD:
-            return text if whole else text[: text.rfind("\n") + 1] or text, encoding, notes
+        if whole or text.count("\n") > LOOK or size >= MOST_LINE:
+            break
         size *= 8
+    if not whole and not re.search(r"[\r\n]", text):
+        raise UserError(
+            f"{path} has no end of a line in its first {len(raw):,} bytes. A table has one row a "
+            "line."
+        )
+    return text if whole else text[: text.rfind("\n") + 1] or text, encoding, notes
 
 
 def _encoding(path: Path, head: bytes) -> tuple[str, list[str]]:
@@ -107,7 +121,7 @@ def _encoding(path: Path, head: bytes) -> tuple[str, list[str]]:
 def _records(lines: list[str], delimiter: str) -> tuple[list[list[str]], list[int]]:
     """The first records, and the line at which each ends. Empty lines are none."""
     records, ends = [], []
-    csv.field_size_limit(MOST_HEAD)
+    csv.field_size_limit(8 * MOST_LINE)
     if delimiter == " ":
         for number, line in enumerate(islice(lines, LOOK), 1):
             if line.strip():
@@ -159,16 +173,21 @@ def _parse(
     path: Path, encoding: str, delimiter: str, skip: int, n_columns: int, lines: list[str]
 ) -> pa.Table:
     longest = max(map(len, lines[: LOOK + 1]))
-    source: str | IO[bytes] | pa.NativeFile = str(path)
+    body: bytes | None = None
     if delimiter == " ":
-        with pa.input_stream(str(path), compression="detect") as stream:
+        with Unpacked(path) as stream:
             text = stream.read().decode(encoding)
-        body = text.splitlines()[skip:]
-        source, encoding, skip = io.BytesIO("\n".join(map(_one_blank, body)).encode()), "utf-8", 0
+        body = "\n".join(map(_one_blank, _lines(text)[skip:])).encode()
+        encoding, skip = "utf-8", 0
+
+    def source() -> Any:
+        if body is not None:
+            return io.BytesIO(body)
+        return Unpacked(path) if path.suffix.lower() in PACKED else str(path)
 
     def read(newlines: bool) -> pa.Table:
         return pa.csv.read_csv(
-            source,
+            source(),
             read_options=pa.csv.ReadOptions(
                 encoding=encoding.removesuffix("-sig"),
                 skip_rows=skip,
@@ -206,7 +225,8 @@ def _ragged(path: Path, error: Exception) -> str:
 def _fields(line: str) -> list[str]:
     """Fields apart by any blanks, except inside braces (networkx writes data of edges so)."""
     start, brace, rest = line.partition("{")
-    return [*start.split(), (brace + rest).strip()] if brace else start.split()
+    fields = re.findall(r"[^ \t\r\n]+", start)
+    return [*fields, (brace + rest).strip()] if brace else fields
 
 
 def _one_blank(line: str) -> str:
@@ -219,7 +239,7 @@ def _sheet_row(
 ) -> int:
     """The number that a spreadsheet shows beside the record, which counts empty lines too."""
     with (
-        pa.input_stream(str(path), compression="detect") as stream,
+        pa.input_stream(str(path), compression="detect") as stream,  # it was read before
         io.TextIOWrapper(stream, encoding=encoding, errors="replace", newline="") as text,
     ):
         for _ in range(skipped):

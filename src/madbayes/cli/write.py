@@ -2,6 +2,7 @@
 
 import contextlib
 import csv
+import errno
 import json
 import math
 import os
@@ -19,6 +20,14 @@ from madbayes.cli.frame import Frame
 
 SUMMARY = "summary.json"
 TOOL = "madbayes"
+# All files that any verb writes into its folder. Only these are ever removed from one.
+WRITTEN = {
+    *("labels.csv", "labels.parquet", "centers.csv", "clusters.csv", "groups.csv", "path.csv"),
+    *("table.csv", "model.npz", "report.html", SUMMARY),
+    *("clusters.png", "groups.png", "path.png", "usage.png"),
+}
+MOST_SUMMARY = 2**28  # bytes of a summary that are read
+ATTEMPTS = 100  # to take the place of a folder that others replace at the same time
 
 
 def check_folder(folder: Path, force: bool) -> None:
@@ -35,7 +44,7 @@ def check_folder(folder: Path, force: bool) -> None:
         raise UserError(f"--out {folder} is a file. Name a folder for the results.")
     if force:
         return
-    strange = sorted({p.name for p in folder.iterdir()} - set(_ours(folder)))
+    strange = sorted(_names(folder) - _ours(folder))
     if strange:
         listed = ", ".join(strange[:3]) + (", …" if len(strange) > 3 else "")
         raise UserError(
@@ -44,13 +53,33 @@ def check_folder(folder: Path, force: bool) -> None:
         )
 
 
-def _ours(folder: Path) -> list[str]:
-    """The files that an earlier run wrote, as its summary says."""
+def _names(folder: Path) -> set[str]:
+    """What is in a folder, which another process may be replacing just now."""
     try:
-        summary = json.loads((folder / SUMMARY).read_text(encoding="utf-8"))
-        return [SUMMARY, *summary["files"]] if summary["tool"] == TOOL else []
-    except (OSError, ValueError, KeyError, TypeError):
-        return []
+        return {path.name for path in folder.iterdir()}
+    except FileNotFoundError:
+        return set()
+
+
+def _ours(folder: Path) -> set[str]:
+    """The files that an earlier run wrote, as far as its summary can be believed.
+
+    A summary may come from somebody else: of what it lists only files count that this program
+    writes and that lie in the folder itself, not behind a link.
+    """
+    if not _is_plain(folder / SUMMARY):
+        return set()
+    try:
+        with (folder / SUMMARY).open(encoding="utf-8") as stream:
+            summary = json.loads(stream.read(MOST_SUMMARY))
+        listed = {SUMMARY, *summary["files"]} if summary["tool"] == TOOL else set()
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        return set()
+    return {name for name in WRITTEN & listed if _is_plain(folder / name)}
+
+
+def _is_plain(path: Path) -> bool:
+    return path.is_file() and not path.is_symlink()
 
 
 @contextmanager
@@ -84,12 +113,10 @@ def all_or_nothing(folder: Path, force: bool = False) -> Iterator[Path]:
 
 
 def _move(scratch: Path, folder: Path) -> None:
-    if not folder.exists():
-        os.rename(scratch, folder)
-        return
-    others = {p.name for p in folder.iterdir()} - set(_ours(folder))
+    """The files of `scratch` into the place of `folder`, in one step where all in it is ours."""
+    others = _names(folder) - _ours(folder)
     if others or folder.is_symlink() or folder == Path.cwd():  # file by file, summary last
-        gone = set(_ours(folder))
+        gone = _ours(folder)
         for file in sorted(scratch.iterdir(), key=lambda p: p.name == SUMMARY):
             gone.discard(file.name)
             os.replace(file, folder / file.name)
@@ -97,13 +124,29 @@ def _move(scratch: Path, folder: Path) -> None:
             (folder / name).unlink(missing_ok=True)
         return
     old = Path(tempfile.mkdtemp(prefix=f".{folder.name}-old-", dir=folder.parent))
-    os.rename(folder, old)  # an empty folder may be replaced
     try:
+        for attempt in range(ATTEMPTS):
+            if _in_place_of(scratch, folder, old / str(attempt)):
+                return
+        raise OSError(errno.EBUSY, "other processes write to it all the time")
+    finally:
+        shutil.rmtree(old, ignore_errors=True)
+
+
+def _in_place_of(scratch: Path, folder: Path, old: Path) -> bool:
+    """Rename `folder` to `old` and `scratch` to `folder`; False if another process came between."""
+    try:
+        with contextlib.suppress(FileNotFoundError):
+            os.rename(folder, old)
         os.rename(scratch, folder)
-    except BaseException:
-        os.rename(old, folder)
-        raise
-    shutil.rmtree(old, ignore_errors=True)
+    except BaseException as error:
+        between = isinstance(error, OSError) and error.errno in (errno.ENOTEMPTY, errno.EEXIST)
+        if not between and old.exists() and not folder.exists():
+            os.rename(old, folder)
+        if not between:
+            raise
+        return False
+    return True
 
 
 def _umask() -> int:
@@ -131,9 +174,10 @@ def whole_file(path: Path, heading: str, force: bool) -> Iterator[Any]:
             yield stream
         os.chmod(partial, 0o666 & ~_umask())
         os.replace(partial, path)
-    except BaseException:
+    except OSError as error:
+        raise UserError(f"Writing to {path} failed: {error.strerror or error}.") from error
+    finally:
         Path(partial).unlink(missing_ok=True)
-        raise
 
 
 # Cells

@@ -24,7 +24,7 @@ from sklearn.base import BaseEstimator, ClusterMixin
 from sklearn.utils import check_random_state
 
 from madbayes._model.fitting import check_effort, forget
-from madbayes._model.novelty import calibrate, p_values
+from madbayes._partition.novelty import calibrate, p_values
 from madbayes._rows.checks import check_choice, check_count, check_rows
 from madbayes._rows.threads import workers
 from madbayes._storage.saving import SaveMixin

@@ -6,7 +6,7 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from madbayes._model.novelty import check_novel, p_values
+from madbayes._partition.novelty import check_novel, p_values
 from madbayes._rows.checks import check_rows
 from madbayes.graph.linking import one_hot, reach
 from madbayes.graph.neighbors import Neighbours, of_distances

@@ -227,6 +227,11 @@ class Staircase:
             raise ValueError(
                 "this path does not hold the rows it was made of: pass them, labels_at(price, X)."
             )
+        d = self.centers[step].shape[1]
+        if X.shape[1] != d:
+            raise ValueError(
+                f"X has {X.shape[1]} columns, but this path was made of rows with {d}."
+            )
         with workers(n_jobs) as run:
             return nearest(X, self.centers[step], run, unit=self.unit)
 

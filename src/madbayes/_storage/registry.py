@@ -1,0 +1,58 @@
+"""The classes that a file may name, and where they are today.
+
+A saved model names classes, never modules: nothing is imported because a file says so. Files of
+format 1 also hold the module in which a class was; it is not looked at, so a class can move. When
+one moves, this table is the only place that has to follow. A class that is not in it cannot be
+saved or loaded.
+"""
+
+from importlib import import_module
+
+# By their public names, which `madbayes` finds.
+ESTIMATORS = (
+    "AutoCluster",
+    "BPMeans",
+    "CollapsedBPMeans",
+    "CollapsedDPMeans",
+    "DPMeans",
+    "DPMedoids",
+    "DPMixtureGibbs",
+    "EllipticalMeans",
+    "GraphCut",
+    "HardHDP",
+    "IBPGibbs",
+    "KFeatures",
+    "KMeans",
+    "KMedoids",
+    "KernelDPMeans",
+    "KernelHardHDP",
+    "NeighborCut",
+    "OnlineDPMeans",
+    "OnlineKMeans",
+    "SpectralDPMeans",
+    "StepwiseKFeatures",
+)
+
+# Parts of models and of checkpoints, with the modules that define them.
+PARTS = {
+    "Candidate": "auto.auto_cluster",
+    "Choice": "howmany.staircase",
+    "Clustering": "kmeans.search_rows",
+    "Column": "_storage.prepared",
+    "Kernel": "kernel.gram",
+    "Neighbours": "graph.neighbors",
+    "Prepared": "_storage.prepared",
+    "Reservoir": "_rows.reservoir",
+    "Staircase": "howmany.staircase",
+    "Stream": "online.stream",
+    "Summary": "online.auto",
+}
+
+
+def find_class(name: object) -> type | None:
+    """The class of that name, or None for a name that is not in the table."""
+    if name in ESTIMATORS:
+        return getattr(import_module("madbayes"), str(name))
+    if isinstance(name, str) and name in PARTS:
+        return getattr(import_module(f"madbayes.{PARTS[name]}"), name)
+    return None
