@@ -2,6 +2,7 @@
 # make test    lint, then every test
 # make test-cpus  every test as other processors would run it (an hour)
 # make coverage  which lines the tests run, kernels included (the JIT is off: slow)
+# make fuzz    random estimators on random data against the contract (SECONDS=300 SEED=0)
 # make lint    ruff, mypy, import-linter
 # make docs    the site, into docs/_build/html
 # make reproduce  the experiments of the papers, into experiments/results
@@ -16,7 +17,7 @@ OUT    ?= madbayes-out
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
 
-.PHONY: help demo test test-cpus coverage lint format docs reproduce bench clean
+.PHONY: help demo test test-cpus coverage fuzz lint format docs reproduce bench clean
 .DELETE_ON_ERROR:
 
 help:
@@ -32,6 +33,12 @@ test: lint
 
 test-cpus: $(VENV)/.installed-test
 	$(BIN)/python tests/cpus.py
+
+SECONDS ?= 300
+SEED    ?= 0
+
+fuzz: $(VENV)/.installed-test
+	$(BIN)/python tests/fuzz.py --seconds $(SECONDS) --seed $(SEED)
 
 # Compiled code cannot be traced, so every kernel runs as plain Python on the small problems of the
 # tests that compare it with its reference.

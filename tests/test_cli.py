@@ -584,3 +584,23 @@ def test_groups_says_what_is_wrong(capsys, tmp_path, wards, argv, pieces):
     assert done.files is None
     for piece in pieces:
         assert piece in done.stderr
+
+
+@pytest.mark.parametrize("shape", ["any", "round"])
+def test_values_too_large_to_square_are_one_line(shape, tmp_path):
+    """In a process of its own: neighbours of such rows once corrupted the memory."""
+    rows = np.random.default_rng(0).normal(size=(50, 3))
+    rows[7, 1] = 1e200
+    np.savetxt(tmp_path / "huge.csv", rows, delimiter=",", header="a,b,c", comments="")
+    command = [sys.executable, "-m", "madbayes.cli", "cluster", "huge.csv", "--shape", shape]
+    command += ["--standardize", "no", "--out", "out"]
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    environment = {**os.environ, "TMPDIR": str(scratch), "COLUMNS": "300"}
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert done.returncode == 2
+    error = done.stderr.splitlines()[-1]
+    assert re.fullmatch(r"Error: X spreads over 1e\+200, .* overflow float64.*", error)
+    assert "Warning" not in done.stderr
+    assert [p.name for p in tmp_path.iterdir() if p != scratch] == ["huge.csv"]
+    assert not list(scratch.iterdir())

@@ -1,6 +1,7 @@
 """`python -m madbayes.compile`, and what a user is told while kernels are compiled."""
 
 import importlib
+import importlib.util
 import inspect
 import logging
 import os
@@ -8,12 +9,14 @@ import pkgutil
 import subprocess
 import sys
 
+import numba
 import numpy as np
 import pytest
 from numba.core.dispatcher import Dispatcher
 
 import madbayes
 from madbayes import _jit
+from madbayes._jit.numba_internals import Lean
 from madbayes.compile import main, tasks
 
 
@@ -38,22 +41,70 @@ def test_the_cache_is_filled_and_the_log_says_so(tmp_path):
 
 
 def test_a_compilation_is_logged_once(caplog):
-    from numba.core import event
+    from madbayes._rows.progress import listening, tell_of_compiling
 
-    from madbayes._partition.moves import sweep
-    from madbayes._rows.progress import _Compiling
+    tell_of_compiling.cache_clear()
+    stages = []
+    with (
+        caplog.at_level(logging.INFO, logger="madbayes"),
+        listening(lambda stage, *_: stages.append(stage)),
+    ):
+        for shift in (1, 2):  # not cached on the disk, so each is compiled
+            numba.njit(pipeline_class=Lean)(lambda a, shift=shift: a + shift)(1)
+    assert len([r for r in caplog.records if "once per installation" in r.message]) == 1
+    assert stages == ["compiling, once per installation"]
 
-    class Event:
-        def __init__(self):
-            self.data = {"dispatcher": sweep}
 
-    listener = _Compiling()
-    with caplog.at_level(logging.INFO, logger="madbayes"):
-        listener.on_start(Event())
-        listener.on_start(Event())
-    assert [r.message for r in caplog.records if "once per installation" in r.message][1:] == []
-    assert "compiling" in caplog.text
-    assert isinstance(listener, event.Listener)
+DAMAGE = {
+    "empty": lambda data: b"",
+    "cut short": lambda data: data[: len(data) // 2],
+    "a bit flipped": lambda data: data[:-40] + bytes([data[-40] ^ 1]) + data[-39:],
+    "other bytes": lambda data: bytes(len(data)),
+    "longer": lambda data: data + b"more",
+}
+
+
+@pytest.mark.parametrize("how", DAMAGE)
+@pytest.mark.parametrize("suffix", ["nbi", "nbc"])
+def test_a_damaged_cache_is_compiled_again(how, suffix, tmp_path, monkeypatch):
+    monkeypatch.setattr(numba.config, "CACHE_DIR", str(tmp_path))
+    name = f"damaged_{suffix}_{how.replace(' ', '_')}"
+    (tmp_path / f"{name}.py").write_text(
+        "from madbayes._kernels import kernel\n\n\n@kernel\ndef twice(a):\n    return a * 2\n"
+    )
+
+    def load():
+        """As a new process would."""
+        spec = importlib.util.spec_from_file_location(name, tmp_path / f"{name}.py")
+        module = importlib.util.module_from_spec(spec)
+        sys.modules[name] = module
+        spec.loader.exec_module(module)
+        assert module.twice(3.0) == 6.0
+        return sum(module.twice.stats.cache_hits.values())
+
+    try:
+        assert [load(), load()] == [0, 1]
+        (path,) = tmp_path.rglob(f"*.{suffix}")
+        path.write_bytes(DAMAGE[how](path.read_bytes()))
+        assert [load(), load()] == [0, 1]
+    finally:
+        sys.modules.pop(name, None)
+
+
+def test_a_full_disk_does_not_stop_a_fit(tmp_path, monkeypatch):
+    from madbayes._jit.numba_internals import CheckedFiles
+
+    def full(self, name, data):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(numba.config, "CACHE_DIR", str(tmp_path))
+    monkeypatch.setattr(CheckedFiles, "_save_data", full)
+
+    @_jit.compiled()
+    def thrice(a):
+        return a * 3
+
+    assert thrice(2.0) == 6.0
 
 
 def all_kernels():
@@ -95,7 +146,7 @@ def test_passes_that_are_left_out_are_known_to_numba():
     """Else a Numba with other names would be slower to compile, and nobody would notice."""
     from numba.core.compiler import Compiler
 
-    from madbayes._jit.numba_internals import NEEDLESS, Lean, QuickFlags
+    from madbayes._jit.numba_internals import NEEDLESS, QuickFlags
 
     seen = []
 
@@ -109,8 +160,6 @@ def test_passes_that_are_left_out_are_known_to_numba():
             seen.append((type(self.state.flags), names[0] - names[1]))
             return after
 
-    import numba
-
     assert numba.njit(pipeline_class=Watched)(lambda a: a + 1)(1) == 2
     assert seen == [(QuickFlags, NEEDLESS)]
 
@@ -119,10 +168,7 @@ def test_the_garbage_collector_rests_while_a_kernel_is_compiled(monkeypatch):
     """It would look through all that the process holds again and again: a sixth of a first fit."""
     import gc
 
-    import numba
     from numba.core.compiler import Compiler
-
-    from madbayes._jit.numba_internals import Lean
 
     seen, compile_one = [], Compiler.compile_extra
 

@@ -190,8 +190,30 @@ def test_fewer_different_rows_than_clusters():
     with pytest.warns(ConvergenceWarning, match="distinct clusters"):
         model = KMeans(3, random_state=0).fit(np.repeat([[0.0], [1.0]], 5, axis=0))
     assert model.inertia_ == 0
+    assert model.n_clusters_ == len(model.cluster_centers_) == 2
     with pytest.warns(ConvergenceWarning, match="max_iter=1"):
         KMeans(5, random_state=0, max_iter=1, tol=0).fit(blobs(500, 2, 5, seed=0, spread=1.0))
+
+
+@pytest.mark.filterwarnings("ignore:Number of distinct clusters")
+@pytest.mark.parametrize("seed", range(8))
+def test_equal_rows_are_in_one_cluster(seed):
+    """The means of equal rows are rounded, so that these rows seem to be apart."""
+    r = np.random.default_rng(seed)
+    different = 10.0 ** r.integers(-3, 4) * r.normal(size=(r.integers(1, 5), r.integers(1, 6)))
+    X = different[r.integers(len(different), size=80)]
+    _, expected = np.unique(X, axis=0, return_inverse=True)
+    weight = np.ones(80)
+    weight[:5] = 0
+    for algorithm in ("search", "paper"):
+        for rows, w in ((X, None), (sp.csr_array(X), None), (X.astype(np.float32), weight)):
+            model = KMeans(5, algorithm=algorithm, random_state=0).fit(rows, sample_weight=w)
+            assert sorted(set(model.labels_)) == list(range(model.n_clusters_))
+            if algorithm == "search":
+                pairs = np.unique(np.c_[model.labels_, expected.ravel()], axis=0)
+                assert len(pairs) == model.n_clusters_ == len(np.unique(X, axis=0))
+                assert model.inertia_ == 0
+            np.testing.assert_array_equal(model.predict(rows), model.labels_)
 
 
 def test_memory_stays_far_below_rows_times_clusters():

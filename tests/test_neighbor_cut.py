@@ -643,3 +643,71 @@ def test_a_long_boundary_of_few_layers_has_no_valley():
     for layers, valley in ((0.0, True), (50.0, False)):
         clusters = Clusters(A.indptr, A.indices, A.data, A.data, side, 7.5, layers)
         assert (clusters.depths(*pair, clusters.room())[0] > NONE) == valley
+
+
+HUGE = {
+    "all rows": lambda X: X * 1e160,
+    "one cell": lambda X: np.where(np.arange(X.size).reshape(X.shape) == 7, 1e200, X),
+}
+
+
+@pytest.mark.parametrize("columns", [3, 20])
+@pytest.mark.parametrize("kind", [np.array, sp.csr_array])
+@pytest.mark.parametrize("how", HUGE)
+def test_rows_too_large_to_square_are_refused(how, kind, columns):
+    """Such rows have no neighbours at finite distances; the kernels would leave their arrays."""
+    X = np.random.default_rng(0).normal(size=(50, columns))
+    huge = kind(HUGE[how](X))
+    for options in ({}, {"metric": "manhattan"}, {"resolution": 0.3}, {"n_clusters_hint": 2}):
+        with pytest.raises(ValueError, match=r"^X spreads over .* overflow float64"):
+            NeighborCut(**options).fit(huge)
+    model = NeighborCut(random_state=0).fit(kind(X))
+    far = kind(np.full((1, columns), 1e200))
+    for ask in (model.predict, model.novelty_score):
+        with pytest.raises(ValueError, match="overflow float64"):
+            ask(far)
+    with pytest.raises(ValueError, match="underflow float64"):
+        NeighborCut().fit(kind(X * 1e-160))
+
+
+@pytest.mark.parametrize("columns", [3, 20])
+def test_directions_have_no_size(columns):
+    X = np.random.default_rng(0).normal(size=(60, columns)) + 3 * np.eye(columns)[np.arange(60) % 2]
+    plain = NeighborCut(metric="cosine").fit(X)
+    for scale in (2.0**500, 2.0**-500):
+        scaled = NeighborCut(metric="cosine").fit(X * scale)
+        np.testing.assert_array_equal(scaled.labels_, plain.labels_)
+        np.testing.assert_array_equal(scaled.predict(X * scale), plain.predict(X))
+
+
+@pytest.mark.parametrize("scale", [1e-20, 1e20, 1e30])
+def test_float32_products_that_overflow(scale):
+    X = np.random.default_rng(0).normal(size=(200, 20)) + 9 * (np.arange(200) % 2)[:, None]
+    plain = NeighborCut().fit(X)
+    single = NeighborCut().fit((X * scale).astype(np.float32))
+    np.testing.assert_array_equal(single.labels_, plain.labels_)
+    new = (X[:20] * scale).astype(np.float32)
+    np.testing.assert_array_equal(single.predict(new), plain.labels_[:20])
+    near = NeighborCut().fit(X.astype(np.float32))
+    assert np.isfinite(near.novelty_score(new)).all()
+
+
+@pytest.mark.parametrize("columns", [3, 20])
+@pytest.mark.parametrize("metric", ["euclidean", "cosine", "manhattan"])
+def test_new_rows_may_be_sparse_where_those_of_the_fit_are_dense_and_the_other_way(metric, columns):
+    X = np.random.default_rng(0).normal(size=(90, columns))
+    given = NeighborCut(metric=metric).fit(X)
+    np.testing.assert_array_equal(given.predict(sp.csr_array(X)), given.predict(X))
+    sparse = NeighborCut(metric=metric).fit(sp.csr_array(X))
+    np.testing.assert_array_equal(sparse.predict(X), sparse.predict(sp.csr_array(X)))
+
+
+@pytest.mark.parametrize("options", [{}, {"resolution": 0.3}, {"n_clusters_hint": 1}])
+def test_one_row_is_one_cluster(options):
+    assert NeighborCut(**options).fit(sp.csr_array([[1.0, 2.0]])).labels_.tolist() == [0]
+    model = NeighborCut(**options).fit([[1.0, 2.0]])
+    assert model.labels_.tolist() == [0]
+    assert model.n_clusters_ == 1
+    assert model.objective_ == model.conductance_.sum() - model.resolution_
+    assert model.predict([[1.0, 2.0]]).tolist() == [0]
+    assert np.isfinite(model.novelty_score([[1.0, 2.0], [5.0, 5.0]])).all()

@@ -328,3 +328,22 @@ def test_the_tail_is_read_where_it_is(rows):
     everywhere = np.log(np.maximum(np.minimum.accumulate(law(EXCESSES)), 1e-300))
     expected = np.interp(-np.log(shares), -everywhere, EXCESSES)
     np.testing.assert_allclose(excesses(law, shares), expected, rtol=1e-12)
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("scale", [1e-150, 1e-100, 1e120, 1e145])
+@pytest.mark.parametrize("make", [KMeans, KMedoids, DPMeans, OnlineKMeans, CollapsedDPMeans])
+def test_scores_of_very_large_and_very_small_rows(make, scale):
+    X = np.random.default_rng(0).normal(size=(60, 2)) + 9 * (np.arange(60) % 2)[:, None]
+    number = {} if "DP" in make.__name__ else {"n_clusters": 2}
+    plain = make(**number).fit(X).novelty_score(X)
+    scaled = make(**number).fit(X * scale).novelty_score(X * scale)
+    np.testing.assert_allclose(scaled, plain, rtol=1e-6)
+
+
+@pytest.mark.filterwarnings("error")
+def test_scores_by_dissimilarities_that_cannot_be_squared():
+    X = np.random.default_rng(0).normal(size=(60, 2))
+    plain = KMedoids(2, metric="manhattan").fit(X).novelty_score(X)
+    huge = KMedoids(2, metric="manhattan").fit(X * 1e160).novelty_score(X * 1e160)
+    np.testing.assert_allclose(huge, plain, rtol=1e-6)

@@ -186,3 +186,75 @@ def test_at_the_ends_of_float64(model):
             clone(model).fit(X, sample_weight=np.full(27, weight), **options)
     few = clone(model).fit(X, sample_weight=np.r_[1e-300, np.ones(26)], **options)
     assert np.isfinite(few.objective_) and np.isfinite(few.inertia_)
+
+
+def damaged(n, kind):
+    """A sparse matrix whose pattern points outside it, as scipy lets one make it."""
+    X = sp.csr_array(np.random.default_rng(0).integers(1, 4, size=(n, n)) * 1.0)
+    if kind == "column":
+        X.indices[3] = 10**6
+    elif kind == "negative":
+        X.indices[3] = -5
+    elif kind == "falling":
+        X.indptr[2] = 1
+    else:
+        X.indptr[-1] = 10**6
+    return X
+
+
+@pytest.mark.parametrize("kind", ["column", "negative", "falling", "end"])
+def test_sparse_matrices_that_point_outside_themselves_are_refused(kind):
+    from madbayes import BPMeans, GraphCut, NeighborCut
+
+    for model in (
+        *(KMeans(2), DPMeans(), OnlineDPMeans(), KernelDPMeans(), HardHDP(), BPMeans()),
+        *(GraphCut(), NeighborCut(), NeighborCut(metric="precomputed")),
+        NeighborCut(metric="connectivities"),
+    ):
+        with pytest.raises(ValueError, match="point outside it"):
+            model.fit(damaged(8, kind))
+    with pytest.raises(ValueError, match="point outside it"):
+        penalties.path(damaged(8, kind))
+    fitted = KMeans(2).fit(np.eye(8))
+    with pytest.raises(ValueError, match="point outside it"):
+        fitted.predict(damaged(8, kind))
+
+
+def test_a_grid_of_cells_without_a_length():
+    """0/0 as an index would be written to anywhere."""
+    from madbayes.graph.curve_kernels import CELLS, thin
+
+    X = np.ones((5, 2))
+    head, after = np.full((CELLS, CELLS), -1, np.int64), np.zeros(5, np.int64)
+    assert thin(X, 0.0, head, after, np.zeros(5, np.int64)) == 1
+
+
+@pytest.mark.filterwarnings("error::RuntimeWarning")
+def test_no_warnings_of_numpy():
+    """Each of these once warned of an overflow or of a division by zero."""
+    from madbayes import DPMeans, EllipticalMeans, SpectralDPMeans
+    from madbayes._search.number import between
+    from madbayes.plots._palette import assign_colors
+
+    r = np.random.default_rng(0)
+    DPMeans(random_state=0).fit(r.normal(size=(2, 57)))
+    DPMeans(random_state=0).fit(np.ones((17, 229)))
+    SpectralDPMeans(random_state=0).fit(r.normal(size=(1, 46)))
+    EllipticalMeans(3, random_state=0).fit(np.r_[r.normal(size=(30, 2)), [[1e6, 1e6]]])
+    assert 1e-320 < between(1e-320, 1e300, None, 1e300) < 1e300
+    top = np.finfo(np.float32).max / 2
+    wide = np.repeat([[top], [-top]], 20, axis=0).astype(np.float32) * np.ones(9, np.float32)
+    gaps = DPMeans(random_state=0).fit(wide).transform(wide)
+    assert np.isfinite(gaps).all()
+    assert gaps.dtype == (np.float64 if gaps.max() > np.finfo(np.float32).max else np.float32)
+    for far in (1e10, 1e308):
+        colors = assign_colors(np.array([[far, -far], [far, far], [far, 0.0]]))
+        assert len(set(colors)) == 3
+    assert assign_colors(np.empty((0, 2))) == []
+
+
+@pytest.mark.parametrize("algorithm", ["paper", "search"])
+def test_penalties_of_float32_rows_that_cannot_be_squared(algorithm):
+    X = (np.random.default_rng(0).integers(-3, 4, size=(15, 2)) * 5e37).astype(np.float32)
+    model = HardHDP(algorithm=algorithm, random_state=0).fit(X, groups=np.arange(15) % 3)
+    assert np.isfinite(model.objective_)

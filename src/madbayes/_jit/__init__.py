@@ -16,6 +16,7 @@ from collections.abc import Callable
 from typing import Any
 
 from numba import njit
+from numba.core.dispatcher import Dispatcher
 
 internals: Any
 try:
@@ -25,6 +26,8 @@ try:
 except (ImportError, AttributeError):  # another Numba: slower, the results are as good
     internals = None
 
+# Called before a kernel of this package is compiled: a wait of seconds without a visible cause.
+before_compiling: list[Callable[[], None]] = [] if internals is None else internals.before_compiling
 MAKERS = {"empty", "zeros", "ones", "full", "arange", "copy", "dot"}  # what makes arrays
 
 
@@ -39,13 +42,19 @@ def compiled(**options: Any) -> Callable[[Callable[..., Any]], Any]:
     def decorate(function: Callable[..., Any]) -> Any:
         counts = not MAKERS.isdisjoint(function.__code__.co_names)
         own = options if internals is None else options | {"_nrt": counts}
+        made = njit(**own)(function)
+        if not isinstance(made, Dispatcher):  # NUMBA_DISABLE_JIT: there is nothing to keep
+            return made
         try:
-            return njit(cache=True, **own)(function)
+            if internals is None:
+                made.enable_caching()
+            else:
+                made._cache = internals.CheckedCache(function)
         except RuntimeError as error:
             if "no locator available" not in str(error):
                 raise
             warn_of_no_cache()
-            return njit(**own)(function)
+        return made
 
     return decorate
 

@@ -1,6 +1,6 @@
 """Everything here that leans on the inside of Numba and LLVM. `_jit` works without this file.
 
-Two parts, both for speed only: without them the results are as good and come later.
+Three parts. Without them the results are as good and come later.
 
 1. *A compiler without the passes that no kernel needs* (`Lean`): a first call waits for each pass
    of each function. Numba is meant to be extended by `define_pipelines`; passes go by name.
@@ -8,17 +8,29 @@ Two parts, both for speed only: without them the results are as good and come la
    plain loops into vectors only by luck: scores of a few rows against panels of centres, and the
    lower bounds of one row for several groups at a time.
 
+3. *A cache with checksums* (`CheckedCache`). Numba reads the files of its cache as they are: a file
+   that was cut short or changed on the disk raises UnpicklingError or an LLVM error in somebody's
+   fit, or runs as machine code. Each file here ends with the CRC-32 of the rest; a file whose
+   checksum does not fit counts as missing, so that the kernel is compiled and the file written
+   again. A folder that cannot be written to any more (a full disk) costs the same: the kernel is
+   compiled, and not kept.
+
 If Numba changes so that this file cannot be imported, or if MADBAYES_PLAIN_KERNELS is set, `_jit`
 takes Numba as it comes and the plain loops of `vectors.py`.
 """
 
 import gc
+import io
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import numpy as np
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
+from numba.core.caching import FunctionCache, IndexDataCacheFile
 from numba.core.compiler import Compiler, Flags
 from numba.extending import intrinsic
 
@@ -30,6 +42,10 @@ from madbayes._jit.constants import BUNCH, DOWN32, LANES, PANEL
 # needs the first two does not compile, the others are slower without.
 NEEDLESS = {"inline_closure_likes", "with_lifting", "nopython_rewrites", "inline_overloads"}
 SAME = hash(Flags())  # Numba's own is that of the names of all flags
+
+# Called before a kernel of this package is compiled, which is a wait of seconds without a visible
+# cause. Numba has events for that, but its listeners hear the compilations of every package.
+before_compiling: list[Callable[[], None]] = []
 
 
 class QuickFlags(Flags):
@@ -63,6 +79,8 @@ class Lean(Compiler):
         collector looks through all that the process holds, in vain. One compiles at a time, so
         nobody else switches it on or off in between.
         """
+        for tell in before_compiling:
+            tell()
         collecting = gc.isenabled()
         gc.disable()
         try:
@@ -367,3 +385,58 @@ def fast_lowest_bit(typing, bits):
 def fast_fetch(typing, X, i, j):
     """`vectors.fetch`."""
     return types.void(X, types.int64, types.int64), code_of_fetch
+
+
+# 3. The cache on the disk
+
+CHECKSUM_BYTES = 4  # bytes of the checksum
+
+
+def checksum(data: bytes) -> bytes:
+    return zlib.crc32(data).to_bytes(CHECKSUM_BYTES, "big")
+
+
+def is_whole(path: str) -> bool:
+    """Whether the file can be read and ends with the checksum of the rest."""
+    try:
+        with open(path, "rb") as file:
+            data = file.read()
+    except OSError:
+        return False
+    return len(data) > CHECKSUM_BYTES and checksum(data[:-CHECKSUM_BYTES]) == data[-CHECKSUM_BYTES:]
+
+
+class CheckedFiles(IndexDataCacheFile):
+    """The index of a kernel and its compiled versions. `pickle` ignores what follows its data, so
+    Numba's own methods read these files without a change."""
+
+    def _load_index(self) -> Any:
+        return super()._load_index() if is_whole(self._index_path) else {}
+
+    def _load_data(self, name: str) -> Any:
+        return super()._load_data(name) if is_whole(self._data_path(name)) else None
+
+    @contextmanager
+    def _open_for_write(self, filepath: str) -> Iterator[io.BytesIO]:
+        with super()._open_for_write(filepath) as file:
+            data = io.BytesIO()
+            yield data
+            file.write(data.getvalue() + checksum(data.getvalue()))
+
+
+class CheckedCache(FunctionCache):
+    def __init__(self, function: Any) -> None:
+        super().__init__(function)
+        stamp = self._impl.locator.get_source_stamp()
+        self._cache_file = CheckedFiles(self._cache_path, self._impl.filename_base, stamp)
+
+    def load_overload(self, sig: Any, target_context: Any) -> Any:
+        """The compiled version, or None where it has to be compiled."""
+        try:
+            return super().load_overload(sig, target_context)
+        except Exception:  # whole, but of no use to this Numba: what it raises is not documented
+            return None
+
+    def save_overload(self, sig: Any, data: Any) -> None:
+        with suppress(OSError):
+            super().save_overload(sig, data)

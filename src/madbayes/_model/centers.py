@@ -38,7 +38,10 @@ class CentersMixin(Clusterer):
         With ``metric="cosine"`` those of rows and centres of length 1, √(2 - 2 cos).
         """
         X = self._new_rows(X)
-        return self._fill(X, np.sqrt, Rows(X).dtype)
+        found = self._fill(X, np.sqrt, Rows(X).dtype)
+        if np.isinf(found.max(initial=0.0)):  # farther apart than float32 can say
+            return self._fill(X, np.sqrt, np.dtype(np.float64))
+        return found
 
     def _gaps(self, X: Any) -> np.ndarray:
         return self._fill(X, np.positive, np.dtype(np.float64))
@@ -61,7 +64,8 @@ class CentersMixin(Clusterer):
                                 "X and the centres are so far apart that squared distances "
                                 "overflow float64. Divide both by a large number."
                             )
-                        out[first : first + rows.shape[0]] = of(squared).T
+                        with np.errstate(over="ignore"):
+                            out[first : first + rows.shape[0]] = of(squared).T
 
             run(partial, segments(source.n, 1))
         return out

@@ -209,7 +209,8 @@ def without_row(d2: np.ndarray, weight: np.ndarray, total: np.ndarray) -> np.nda
     """Squared distances to the mean of the other rows: ‖x - μ₋‖ = W/(W - w)·‖x - μ‖."""
     left = total - weight
     alone = left <= 1e-12 * total
-    return np.where(alone, np.inf, d2 * (total / np.where(alone, 1.0, left)) ** 2)
+    with np.errstate(over="ignore"):  # farther away than float64 can say: infinitely far
+        return np.where(alone, np.inf, d2 * (total / np.where(alone, 1.0, left)) ** 2)
 
 
 def without_direction(
@@ -243,7 +244,8 @@ def without_ellipse(
     sums = np.bincount(label, weight * d2, minlength=k) * total / np.maximum(seen, 1e-300)
     rank = np.minimum(d, np.maximum(np.bincount(label, minlength=k) - 1, 1))
     unit = (rank / np.maximum(sums, 1e-300))[label]
-    leverage = weight * d2 * unit * total[label] / np.maximum(total[label] - weight, 1e-300)
+    with np.errstate(over="ignore"):  # a row alone: `without_row` makes it infinitely far
+        leverage = weight * d2 * unit * total[label] / np.maximum(total[label] - weight, 1e-300)
     return without_row(d2 / np.maximum(1.0 - leverage, 1e-3), weight, total[label])
 
 

@@ -39,6 +39,7 @@ ALL_OWN_ROWS = 100.0  # so many have nothing else
 SHARED_SCALE = 3.0  # the same for its size
 FEW, EXCEPTIONS = 3, 0.1  # clusters of so few rows are exceptions up to this share of all rows
 FARTHEST = np.finfo(np.float64).max
+SQUARED = 1e90  # distances up to this, squared and times weights, are numbers
 MIDDLE = (0.5, 0.2)  # m, and s from here to there
 BOUNDED = np.geomspace(1e-4, 0.99, 40) - 1.0  # θ times the largest excess, where there is an end
 UNBOUNDED = np.append(1e-8, np.geomspace(1e-3, 1e3, 60))  # θ times their mean, where there is none
@@ -146,6 +147,12 @@ def calibrate(
     out = np.full((k, len(SHARES)), FARTHEST)
     if not len(r):
         return out  # nothing is known, so nothing is new
+    largest = float(r.max())
+    if not 1 / SQUARED < largest < SQUARED and largest > 0:  # r² would leave the range of float64
+        unit = 2.0 ** np.floor(np.log2(largest))
+        table = calibrate(r / unit, label, weight, k, run)
+        with np.errstate(over="ignore"):
+            return np.where(table < FARTHEST, np.minimum(table * unit, FARTHEST), FARTHEST)
     size, without = sizes(r, label, weight, k)
     if size.max() == 0.0:
         out[:] = quantiles(r, weight)
@@ -214,7 +221,7 @@ def p_values(r: np.ndarray, label: np.ndarray, table: np.ndarray) -> np.ndarray:
         p = ndtr(-np.interp(-far, -q[::-1], LEVELS[::-1]))  # so equal ones get the largest share
         beyond = far > q[-1]
         if beyond.any():  # as a power of the distance, from the last two
-            ratio = np.log(q[-1] / q[-2]) if q[-2] > 0 else 0.0
+            ratio = np.log(q[-1]) - np.log(q[-2]) if q[-2] > 0 else 0.0
             steep = np.log(SHARES[-2] / SHARES[-1]) / max(ratio, 1e-3)
             p[beyond] = SHARES[-1] * (q[-1] / far[beyond]) ** steep
         out[rows] = p

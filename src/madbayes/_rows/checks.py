@@ -34,8 +34,10 @@ def check_rows(estimator: BaseEstimator, X: Any, *, reset: bool = True) -> Any:
         )
     if isinstance(X, Blocks):
         return check_blocks(estimator, X, reset)
-    X = check_container(without_arrow(X))
-    return canonical(validate_data(estimator, X, reset=reset, accept_sparse="csr", dtype=DTYPES))
+    X = check_pattern(check_container(without_arrow(X)))
+    with np.errstate(over="ignore", invalid="ignore"):  # the sum that tells whether all are finite
+        X = validate_data(estimator, X, reset=reset, accept_sparse="csr", dtype=DTYPES)
+    return canonical(X)
 
 
 def is_spread(X: Any) -> bool:
@@ -47,9 +49,10 @@ def check_table(X: Any) -> Any:
     """The same for functions that are not estimators."""
     if isinstance(X, Blocks):
         return X.check()
-    return canonical(
-        check_array(check_container(without_arrow(X)), accept_sparse="csr", dtype=DTYPES)
-    )
+    X = check_pattern(check_container(without_arrow(X)))
+    with np.errstate(over="ignore", invalid="ignore"):
+        X = check_array(X, accept_sparse="csr", dtype=DTYPES)
+    return canonical(X)
 
 
 def check_blocks(estimator: Any, X: Blocks, reset: bool) -> Any:
@@ -123,6 +126,27 @@ def holds_vectors(column: Any) -> bool:
     """Whether the cells are sequences of numbers."""
     first = column[0] if hasattr(column, "to_arrow") else column.iloc[0] if len(column) else None
     return isinstance(first, (list, tuple, np.ndarray)) or hasattr(first, "to_arrow")
+
+
+def check_pattern(X: Any) -> Any:
+    """X, if its `indices` and `indptr` (where it is CSR or CSC) lie inside the matrix.
+
+    scipy does not look at them, and the kernels would read and write beyond their arrays.
+    """
+    if not sp.issparse(X) or X.format not in ("csr", "csc"):
+        return X
+    lines, places = X.shape if X.format == "csr" else X.shape[::-1]
+    start, stored = X.indptr, min(X.indices.size, X.data.size)
+    sound = start.size == lines + 1 and start[0] == 0 and start[-1] <= stored
+    sound = sound and bool((start[1:] >= start[:-1]).all())
+    used = X.indices[: start[-1]] if sound else X.indices
+    if not sound or (used.size and not (0 <= used.min() and used.max() < places)):
+        raise ValueError(
+            f"X is a {X.format.upper()} matrix of shape {X.shape} whose indices or indptr point "
+            "outside it. Build it again from its rows and columns, for example with "
+            "scipy.sparse.coo_array((values, (rows, columns)), shape)."
+        )
+    return X
 
 
 def canonical(X: Any) -> Any:

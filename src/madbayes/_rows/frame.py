@@ -95,14 +95,14 @@ def check_closeness(frame: Frame) -> Frame:
     return frame
 
 
-def check_reach(centers: np.ndarray, frame: Frame, d: int) -> None:
-    """Squared distances between rows and centres must not overflow."""
+def check_reach(centers: np.ndarray, frame: Frame, d: int, of: str = "the centres") -> None:
+    """Squared distances between rows and centres (or what `of` names) must not overflow."""
     with np.errstate(over="ignore"):
         reach = float(np.abs(centers - frame.offset).max(initial=0.0)) + 1.0 / frame.scale
         top = np.float64(reach) ** 2 * max(frame.total_weight, 1.0) * d
     if not top < 1e307:
         raise ValueError(
-            f"X and the centres are {reach:.3g} apart: the sum of squared distances would overflow "
+            f"X and {of} are {reach:.3g} apart: the sum of squared distances would overflow "
             f"float64. Divide both by, say, {min(reach, 1e300):.1g}."
         )
 

@@ -4,14 +4,14 @@ A fit tells its stages ("searching": 40 of 100 clusters settled). Without a list
 to nothing. A listener belongs to the thread that set it, so that fits side by side do not mix.
 """
 
+import functools
 import logging
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any
 
-from numba.core import event
+from madbayes._jit import before_compiling
 
 Listener = Callable[[str, int, int | None], None]  # stage, how much is done, of how much
 
@@ -52,24 +52,14 @@ class Stage:
             self.at(self._done + 1)
 
 
-class _Compiling(event.Listener):
-    """Says once in a process that kernels are being compiled, which is a wait without a cause."""
-
-    said = False
-
-    def on_start(self, event: Any) -> None:
-        module = getattr(event.data["dispatcher"].py_func, "__module__", "")
-        if self.said or not module.startswith("madbayes."):
-            return
-        self.said = True
-        logging.getLogger("madbayes").info(
-            "compiling, once per installation (python -m madbayes.compile does it beforehand)"
-        )
-        if _listener.get() is not None:
-            Stage("compiling, once per installation")
-
-    def on_end(self, event: Any) -> None:
-        """Nothing more to say."""
+@functools.cache  # once in a process
+def tell_of_compiling() -> None:
+    """Say that kernels are being compiled, which is a wait without a visible cause."""
+    logging.getLogger("madbayes").info(
+        "compiling, once per installation (python -m madbayes.compile does it beforehand)"
+    )
+    if _listener.get() is not None:
+        Stage("compiling, once per installation")
 
 
-event.register("numba:compile", _Compiling())
+before_compiling.append(tell_of_compiling)

@@ -67,7 +67,7 @@ def between(low: float, high: float, wanted: float | None, error: float) -> floa
     high = min(high, max(4 * low, 4 * error) or 1.0)  # one cluster: anything above
     if low < high:
         middle = float(np.sqrt(low) * np.sqrt(high)) if low > 0 else high / 2
-        margin = min(1.01, (high / low) ** 0.25) if low > 0 else 1.01
+        margin = 1.01 if high > 1.05 * low else (high / low) ** 0.25
         return middle if wanted is None else float(np.clip(wanted, low * margin, high / margin))
     return float(np.sqrt(low) * np.sqrt(high)) or 1.0
 

@@ -1,5 +1,6 @@
 """Whether columns are of different units, and what is done about it."""
 
+import math
 import re
 from collections.abc import Sequence
 from dataclasses import replace
@@ -21,7 +22,7 @@ def standardize(table: Table, how: Standardize, metric: str, named: bool) -> Tab
     spread, place = {}, 0
     for column in table.columns:  # a column of categories is one column, not many
         part = slice(place, place + len(column.names))
-        spread[column.name] = float(np.sqrt((deviation[part] ** 2).sum()))
+        spread[column.name] = math.hypot(*deviation[part])
         place = part.stop
     wanted, why = how == "yes", ""
     if how == "auto" and metric == "euclidean":
@@ -33,11 +34,11 @@ def standardize(table: Table, how: Standardize, metric: str, named: bool) -> Tab
         scale = np.repeat([s or 1.0 for s in spread.values()], sizes)
         why = why or "the columns were standardized, as asked"
         return replace(table, mean=mean, scale=scale, notes=tuple(notes), standardized=why)
-    total = sum(s**2 for s in spread.values())
     high = max(spread, key=spread.__getitem__)
-    if metric == "euclidean" and len(spread) > 1 and spread[high] ** 2 > DOMINANT * total > 0:
+    share = (spread[high] / (math.hypot(*spread.values()) or 1.0)) ** 2
+    if metric == "euclidean" and len(spread) > 1 and share > DOMINANT:
         notes.append(
-            f"{high} makes up {_percent(spread[high] ** 2 / total)} of the squared distances, so "
+            f"{high} makes up {_percent(share)} of the squared distances, so "
             "the other columns hardly count; --standardize yes gives every column the same say"
         )
     return replace(table, notes=tuple(notes))
@@ -73,8 +74,11 @@ def _moments(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Means and standard deviations in two passes; 0 for columns that are constant but for
     rounding."""
     n = len(values)
-    mean = sum(b.sum(axis=0, dtype=np.float64) for _, b in blocks(values)) / n
-    squares = sum(((b - mean) ** 2).sum(axis=0, dtype=np.float64) for _, b in blocks(values))
+    tops = [np.abs(b).max(axis=0) for _, b in blocks(values)]
+    largest = np.max(tops, axis=0).astype(np.float64)
+    unit = np.where(largest > 1e150, largest, 1).astype(values.dtype)  # else squares overflow
+    mean = sum((b / unit).sum(axis=0, dtype=np.float64) for _, b in blocks(values)) / n
+    squares = sum(((b / unit - mean) ** 2).sum(axis=0, dtype=np.float64) for _, b in blocks(values))
     deviation = np.sqrt(np.asarray(squares) / n)
     deviation[deviation <= np.finfo(values.dtype).eps * np.abs(mean)] = 0.0
-    return np.asarray(mean), deviation
+    return np.asarray(mean) * unit, deviation * unit

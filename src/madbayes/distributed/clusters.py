@@ -56,8 +56,12 @@ def fit_kmeans(model: Any, X: Any, y: Any = None, sample_weight: Any = None) -> 
             best = restart(model, X, arranged, k, options, run)
             labels = keep(arranged.restored(list(best.labels)))
         seen = count_labels(table, labels, k)
-        distinct = int(seen.any.sum())
-        model._store(replace(best, labels=table.labels(labels)), k, distinct, table.dtype)
+        if not seen.any.all():  # clusters without a row
+            place = np.cumsum(seen.any, dtype=np.int32) - np.int32(1)
+            best = replace(best, centers=best.centers[seen.any])
+            labels = keep([task(np.take, place, piece) for piece in labels])
+            seen = count_labels(table, labels, best.k)
+        model._store(replace(best, labels=table.labels(labels)), k, table.dtype)
     calibrate(model, table, labels, seen)
     return model
 

@@ -281,7 +281,9 @@ class EllipticalMeans(CentersMixin):
                 )
 
     def _check_rows(self, X: Any, reset: bool = True) -> np.ndarray:
-        return validate_data(self, check_container(without_arrow(X)), reset=reset, dtype=DTYPES)
+        X = check_container(without_arrow(X))
+        with np.errstate(over="ignore", invalid="ignore"):  # as in `check_rows`
+            return validate_data(self, X, reset=reset, dtype=DTYPES)
 
     def _standardize(self, X: np.ndarray, weight: np.ndarray, run: Run) -> None:
         """Mean and deviation of each column; a constant column is left as it is."""

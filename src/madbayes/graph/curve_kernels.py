@@ -155,8 +155,14 @@ def cells(X, j, apart):
         x = X[i, j]
         low = x if x < low else low
         high = x if x > high else high
-    number = int(min((high - low) / apart, CELLS - 1.0)) + 1
+    number = place((high - low) / apart, CELLS) + 1
     return low, max(apart, (high - low) / number), number
+
+
+@inner
+def place(steps, number):
+    """`steps` rounded down, below `number`; 0 for what is no number, as steps of no length are."""
+    return int(min(steps, number - 1.0)) if steps > 0.0 else 0
 
 
 @kernel
@@ -167,8 +173,7 @@ def thin(X, apart, head, after, kept):
     x0, dx, nx = cells(X, 0, apart)
     y0, dy, ny = cells(X, 1, apart)
     for i in range(X.shape[0]):
-        a = min(int((X[i, 0] - x0) / dx), nx - 1)
-        b = min(int((X[i, 1] - y0) / dy), ny - 1)
+        a, b = place((X[i, 0] - x0) / dx, nx), place((X[i, 1] - y0) / dy, ny)
         free = True
         for p in range(max(a - 1, 0), min(a + 2, nx)):
             for q in range(max(b - 1, 0), min(b + 2, ny)):
@@ -194,8 +199,7 @@ def rows_near(X, points, reach, head, after, found):
     y0, dy, ny = cells(points, 1, reach)
     total = 0
     for i in range(points.shape[0]):
-        a = min(int((points[i, 0] - x0) / dx), nx - 1)
-        b = min(int((points[i, 1] - y0) / dy), ny - 1)
+        a, b = place((points[i, 0] - x0) / dx, nx), place((points[i, 1] - y0) / dy, ny)
         after[i], head[a, b] = head[a, b], i
     for j in range(X.shape[0]):
         a = int((X[j, 0] - x0) / dx + 2.0) - 2  # rounded down, from -2 on

@@ -7,6 +7,7 @@ import scipy.sparse as sp
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_array, validate_data
 
+from madbayes._rows.checks import check_pattern
 from madbayes.graph.search import Graph
 
 LEAST = 1e-280  # all weights together
@@ -16,7 +17,7 @@ SYMMETRIC = 1e-8  # of the largest weight: what rounding may do to a symmetric m
 def check_graph(X: Any, estimator: BaseEstimator | None = None) -> sp.csr_array:
     """The adjacency of an undirected graph: square, symmetric, finite, no weight below 0."""
     rules = {"accept_sparse": "csr", "dtype": np.float64, "ensure_min_features": 1}
-    A = adjacency(X)
+    A = check_pattern(adjacency(X))
     A = check_array(A, **rules) if estimator is None else validate_data(estimator, A, **rules)
     if A.shape[0] != A.shape[1]:
         raise ValueError(

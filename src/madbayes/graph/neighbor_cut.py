@@ -32,7 +32,7 @@ from madbayes.graph.communities import second_look
 from madbayes.graph.graph_cut import check_resolution
 from madbayes.graph.input import check_graph, connected_part
 from madbayes.graph.linking import Linked, alike, link, narrowed, reach, settle_borders
-from madbayes.graph.neighbors import Neighbours, among_distances, of_distances, unrounded
+from madbayes.graph.neighbors import Neighbours, among_distances, of_distances, safe_rows, unrounded
 from madbayes.graph.new_rows import NewRowsMixin
 from madbayes.graph.pieces import by_majority, join_pieces, tried
 from madbayes.graph.samples import MANY, Among, by_samples, k_asked
@@ -212,6 +212,8 @@ class NeighborCut(NewRowsMixin, SaveMixin, ClusterMixin, BaseEstimator):
                 labels = np.full(linked.A.shape[0], -1, np.int32)
                 labels[used] = division.labels
                 self.converged_ = bool(division.settled)
+        if len(labels) == 1 and linked.distance is not None:  # one row is a cluster without links
+            labels, history = np.zeros(1, np.int32), [-float(resolution)]
         self._store(linked, labels, division, used)
         self.resolution_ = float(resolution)
         self.objective_history_ = np.array(history)
@@ -248,9 +250,9 @@ class NeighborCut(NewRowsMixin, SaveMixin, ClusterMixin, BaseEstimator):
             among, recall = partial(among_distances, D), 1.0
         else:
             X = check_rows(self, X)
-            dtype = X.dtype if X.dtype in (np.float32, np.float64) else np.float64
             # A copy: `predict` asks these rows, whatever becomes of the caller's array.
-            X = X.astype(dtype) if sp.issparse(X) else np.array(X, dtype=dtype, order="C")
+            X = X.copy() if sp.issparse(X) else np.array(X, order="C")
+            X = safe_rows(X, self._given() == "cosine", self.n_jobs)
             seed = int(rng.randint(2**31 - 1))
             if isinstance(self.metric, str) and self.metric == "euclidean" and not sp.issparse(X):
                 X, cell = unrounded(X, k)

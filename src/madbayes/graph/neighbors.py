@@ -13,8 +13,10 @@ import scipy.sparse as sp
 from scipy.spatial import cKDTree
 from sklearn.neighbors import NearestNeighbors
 
+from madbayes._rows.checks import dense
+from madbayes._rows.frame import check_reach, measure, measure_to_fit
 from madbayes._rows.progress import Stage
-from madbayes._rows.rows import unit_csr, unit_rows
+from madbayes._rows.rows import Rows, unit_csr, unit_rows
 from madbayes._rows.threads import count_jobs, workers
 from madbayes.graph.neighbor_kernels import keep_nearest
 
@@ -24,6 +26,7 @@ MANY = 100_000  # rows from which on approximate neighbours are worth it
 SPARE = 8  # neighbours beside those asked for: rounding may confuse the last of them
 ROUNDED = 0.05  # share of rows with many equals from which on a table counts as rounded
 KINDS = 4  # values of a column that may be kinds
+NARROW = 1e12  # products of rows that reach this (or its inverse) are numbers in float32
 CHECKED = 200  # rows whose exact neighbours tell the recall
 
 
@@ -97,6 +100,8 @@ class Neighbours:
         ).ravel()
         kept = min(k + SPARE, m - themselves)
         distance, index = np.empty((n, k)), np.empty((n, k), np.int64)
+        if kept == 0:  # a row without others
+            return distance, index
         stage = Stage("neighbours", -(-n // ROWS))
 
         def block(a: int) -> None:
@@ -142,6 +147,35 @@ class Neighbours:
         """Cosine distances are half the square of the straight ones."""
         cosine = isinstance(self.metric, str) and self.metric == "cosine"
         return distance**2 / 2 if cosine else distance, index
+
+
+def safe_rows(X: Any, unit: bool, n_jobs: int | None) -> Any:
+    """Rows of a fit as float32 or float64, if their squared distances are numbers there.
+
+    `unit`: distances are those of rows of length 1, so that only their directions matter.
+    """
+    X = X if X.dtype in (np.float32, np.float64) else X.astype(np.float64)
+    if unit:
+        return X
+    with workers(n_jobs) as run:
+        spread = 1 / measure_to_fit(Rows(X), None, run).scale
+    return X if 1 / NARROW < spread < NARROW else X.astype(np.float64)
+
+
+def safe_new_rows(X: Any, fitted: Any, unit: bool, n_jobs: int | None) -> Any:
+    """The same for new rows, which become sparse or dense as those of the fit are."""
+    X = sp.csr_array(X) if sp.issparse(fitted) else dense(X, "predict")
+    X = X if X.dtype in (np.float32, np.float64) else X.astype(np.float64)
+    if unit:
+        return X.astype(fitted.dtype, copy=False)
+    ends = [fitted.min(axis=0), fitted.max(axis=0)]
+    ends = [end.toarray() for end in ends] if sp.issparse(fitted) else ends
+    corners = np.vstack(ends).astype(np.float64)
+    with workers(n_jobs) as run:
+        frame = measure(Rows(X), None, run)
+    check_reach(corners, frame, X.shape[1], "the rows of the fit")
+    reach = np.abs(corners - frame.offset).max(initial=0.0) + 1 / frame.scale
+    return X.astype(fitted.dtype if reach < NARROW else np.float64, copy=False)
 
 
 def pairs(rows: Any, X: Any, index: np.ndarray) -> np.ndarray:

@@ -7,9 +7,9 @@ import scipy.sparse as sp
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from madbayes._partition.novelty import check_novel, p_values
-from madbayes._rows.checks import check_rows
+from madbayes._rows.checks import check_pattern, check_rows
 from madbayes.graph.linking import one_hot, reach
-from madbayes.graph.neighbors import Neighbours, of_distances
+from madbayes.graph.neighbors import Neighbours, of_distances, safe_new_rows
 
 
 class NewRowsMixin:
@@ -17,6 +17,7 @@ class NewRowsMixin:
 
     metric: Any
     n_neighbors: int
+    n_jobs: int | None
     labels_: np.ndarray
     n_clusters_: int
     novelty_quantiles_: np.ndarray | None
@@ -60,6 +61,7 @@ class NewRowsMixin:
         """Labels by the neighbours, and how far these are."""
         check_is_fitted(self)
         if self._given() == "connectivities":
+            X = check_pattern(X)
             X = validate_data(self, X, reset=False, accept_sparse="csr", dtype=np.float64)
             votes = sp.csr_array(X) @ one_hot(self.labels_, self.n_clusters_)
             return np.asarray(votes.toarray().argmax(axis=1), np.int32).ravel(), None
@@ -69,7 +71,7 @@ class NewRowsMixin:
         else:
             X = check_rows(self, X, reset=False)
             assert self._neighbours is not None
-            X = X.astype(self._neighbours.X.dtype, copy=False)
+            X = safe_new_rows(X, self._neighbours.X, self._given() == "cosine", self.n_jobs)
             distance, index = self._neighbours.of(X, k)
         near = self.labels_[index]
         # A row's nearest counts a little more: it decides ties, and a row of the fit knows itself
@@ -82,7 +84,9 @@ class NewRowsMixin:
         return votes.argmax(axis=1).astype(np.int32), reach(distance)
 
     def _distances(self, X: Any, *, reset: bool) -> Any:
-        D = validate_data(self, X, reset=reset, accept_sparse="csr", dtype=np.float64)
+        D = validate_data(
+            self, check_pattern(X), reset=reset, accept_sparse="csr", dtype=np.float64
+        )
         if reset and D.shape[0] != D.shape[1]:
             raise ValueError(
                 f"metric='precomputed' needs the distances between all rows, and X has the shape "

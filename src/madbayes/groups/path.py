@@ -79,7 +79,9 @@ def description_length(space: GroupedSpace, labels: np.ndarray, d: float) -> flo
     n_jp = np.bincount(group * g + labels, w, minlength=(len(start) - 1) * g).reshape(-1, g)
     n_j, k_j = n_jp.sum(axis=1), (n_jp > 0).sum(axis=1)
     error = squared_error(X, w, labels, means(X, w, labels, g, False)[0])
-    error = max(error, FLOOR * float(w @ (X**2).sum(axis=1)), np.finfo(float).tiny)
+    error = max(
+        error, FLOOR * float(w @ np.square(X, dtype=np.float64).sum(axis=1)), np.finfo(float).tiny
+    )
     unequal = -xlogy(n_jp, n_jp / n_j[:, None]).sum(axis=1) + (k_j - 1) * np.log(n_j) / 2
     return float(
         n * d / 2 * np.log(error / (max(n - g, 1.0) * d))
@@ -115,7 +117,7 @@ def candidates(
 ) -> list[Candidate]:
     """1. For each λ_l the staircase over λ_g; penalties that are given stay as they are."""
     X, w, start = space.X, space.w, space.start
-    total = float(w @ (X**2).sum(axis=1))  # rows are shifted to their mean
+    total = float(w @ np.square(X, dtype=np.float64).sum(axis=1))  # rows are shifted to their mean
     within = total - float(
         sum(np.square(w[a:b] @ X[a:b]).sum() / w[a:b].sum() for a, b in pairwise(start))
     )
@@ -230,7 +232,9 @@ def find_shared_path(
             best = min(found, key=lambda one: (miss(one, (None, choice.number)), one.words))
             reason = f"groups are alike; of all rows: {choice.reason}"
     if best.n_global == 1 and hints[1] is None and given[1] is None:
-        everything = float(space.w @ (space.X**2).sum(axis=1))  # what no division can save
+        everything = float(
+            space.w @ np.square(space.X, dtype=np.float64).sum(axis=1)
+        )  # what no division can save
         best = best._replace(glob=max(best.glob, everything))
     local, glob = given[0] or best.local * row, given[1] or best.glob / share
     path = staircase(found, best, share, space, reason)

@@ -145,7 +145,10 @@ def principal(
     if ratio < 0.9 and len(tail) and tail[0] > 1.2 * tail[-1] * ((1 + ratio) / (1 - ratio)) ** 2:
         r = max(r, len(X) // 50)  # the rest is wider than noise can be (Marchenko & Pastur 1967)
     r = min(max(r, 2, len(X) // 256), at_most, len(value))
-    axes = some.T @ vector[:, :r] / np.sqrt(value[:r]) if wide else vector[:, :r]
+    axes = vector[:, :r]
+    if wide:  # a direction without rows has no length to divide by
+        real = value[:r] > 1e-12 * value[0]
+        axes = some.T @ axes * (real / np.sqrt(np.where(real, value[:r], 1.0)))
     return X @ axes, min(signal, r)
 
 

@@ -18,6 +18,7 @@ from functools import partial
 from typing import Any, Literal, Self
 
 import numpy as np
+import scipy.sparse as sp
 from sklearn.exceptions import ConvergenceWarning
 
 from madbayes._model.centers import CentersMixin
@@ -25,9 +26,11 @@ from madbayes._model.checkpoint import NOT_KEPT, Passes, checkpoint_of
 from madbayes._model.dispatch import anywhere
 from madbayes._model.fitting import Options, begin
 from madbayes._partition.partition import Partition
+from madbayes._rows.blocks import rows_at_once
 from madbayes._rows.checks import check_count
 from madbayes._rows.frame import measure_to_fit
 from madbayes._rows.progress import Stage
+from madbayes._rows.row_kernels import distances_to
 from madbayes._rows.rows import Rows, arrange, restore
 from madbayes._rows.threads import Run, workers
 from madbayes._search.driver import never_rising
@@ -133,6 +136,30 @@ def best_start(
     return best
 
 
+def each_its_own(X: Any, weight: np.ndarray | None, k: int, unit: bool) -> Clustering | None:
+    """The best clustering of at most k different rows: each is a cluster. None if there are more.
+
+    The search cannot find it, because the rounding of means makes equal rows look different.
+    """
+    if not isinstance(X, np.ndarray) and not sp.issparse(X):
+        return None
+    used = np.arange(X.shape[0]) if weight is None else np.flatnonzero(weight > 0)
+    whole = Rows(X, unit=unit)
+    rows, seen = np.empty((0, whole.d)), 0
+    step = 2 * k  # most tables have more different rows among the first 2k
+    while seen < used.size:
+        rows = np.unique(np.vstack([rows, whole.take(used[seen : seen + step])]), axis=0)
+        if len(rows) > k:
+            return None
+        seen, step = seen + step, max(2 * k, rows_at_once(whole.d))
+    labels = np.empty(whole.n, np.int32)
+    for a, b, block in whole.blocks(0, whole.n):
+        gaps = np.empty((len(rows), b - a))
+        distances_to(block, rows, gaps)
+        labels[a:b] = gaps.argmin(axis=0)
+    return Clustering(labels, rows, 0.0, 0.0, [0.0], 1, True)
+
+
 class KMeans(CentersMixin):
     """K-means with a given number of clusters.
 
@@ -175,7 +202,7 @@ class KMeans(CentersMixin):
 
     Attributes
     ----------
-    cluster_centers_ : array of shape (n_clusters, n_features)
+    cluster_centers_ : array of shape (n_clusters_, n_features)
     labels_ : array of shape (n_rows,)
     inertia_, objective_ : float
         Sum of (weighted) squared distances to the centres.
@@ -183,7 +210,9 @@ class KMeans(CentersMixin):
         The objective after each pass of the best start; never rises.
     coreset_size_, coreset_error_ : int, float
         Only where a search went through a coreset, as in `DPMeans`.
-    n_clusters_, n_iter_, converged_
+    n_clusters_ : int
+        The clusters that have rows: fewer than `n_clusters` if X has fewer different rows.
+    n_iter_, converged_
     n_features_in_, feature_names_in_
 
     Examples
@@ -236,7 +265,11 @@ class KMeans(CentersMixin):
         with workers(self.n_jobs, enough=enough) as run:
             solve = self._search if self.algorithm == "search" else self._restart
             best = solve(X, weight, k, options, run)
-        self._store(best, k, np.unique(best.labels).size, Rows(X).dtype)
+        used = np.unique(best.labels)
+        if used.size < k:
+            labels = np.searchsorted(used, best.labels).astype(np.int32)
+            best = replace(best, labels=labels, centers=best.centers[used])
+        self._store(best, k, Rows(X).dtype)
         self._calibrate(X, self.labels_, weight)
         return self
 
@@ -250,11 +283,11 @@ class KMeans(CentersMixin):
             raise ValueError(f"tol={self.tol!r} must be a number >= 0.")
         return k, options
 
-    def _store(self, best: Clustering, k: int, distinct: int, dtype: np.dtype) -> None:
-        """What was found; `distinct` clusters have rows."""
-        if distinct < k:
+    def _store(self, best: Clustering, k: int, dtype: np.dtype) -> None:
+        """What was found, without the clusters that have no row."""
+        if best.k < k:
             warnings.warn(
-                f"Number of distinct clusters ({distinct}) found smaller than n_clusters ({k}). "
+                f"Number of distinct clusters ({best.k}) found smaller than n_clusters ({k}). "
                 "Possibly due to duplicate points in X.",
                 ConvergenceWarning,
                 stacklevel=4,
@@ -270,7 +303,7 @@ class KMeans(CentersMixin):
         self._store_centers(best.centers, dtype)
         self.inertia_ = self.objective_ = best.inertia
         self.objective_history_ = np.array(best.history)
-        self.n_clusters_, self.n_iter_, self.converged_ = k, best.n_iter, best.converged
+        self.n_clusters_, self.n_iter_, self.converged_ = best.k, best.n_iter, best.converged
 
     def _restart(
         self, X: Any, weight: np.ndarray | None, k: int, options: Options, run: Run
@@ -294,7 +327,8 @@ class KMeans(CentersMixin):
         frame = measure_to_fit(Rows(X, unit=self._unit), weight, run)
         rows = Problem(X, weight, frame, options, run, self._unit)
         checkpoint_of(self, rows)  # complains if there is one
+        if (exact := each_its_own(X, weight, k, self._unit)) is not None:
+            return exact
         result, core = search_fixed(rows, k)
         keep_core(self, core, X.shape[0])
-        few = np.minimum(np.arange(k), result.k - 1)  # fewer different rows than k
-        return replace(result, centers=result.centers[few])
+        return result

@@ -111,16 +111,18 @@ class KMedoids(MedoidsMixin):
 
     Attributes
     ----------
-    medoid_indices_ : array of shape (n_clusters,)
+    medoid_indices_ : array of shape (n_clusters_,)
         The medoids as rows of X; by "search" that of the largest cluster first.
-    cluster_centers_ : array of shape (n_clusters, n_features)
+    cluster_centers_ : array of shape (n_clusters_, n_features)
         The rows themselves; absent with metric="precomputed".
     labels_ : array of shape (n_rows,)
     inertia_, objective_ : float
         Sum of (weighted) dissimilarities to the medoids.
     objective_history_ : array
         The objective at the start and after each pass of the best start; never rises.
-    n_clusters_, n_iter_, converged_
+    n_clusters_ : int
+        The clusters that have rows: fewer than `n_clusters` if X has fewer different rows.
+    n_iter_, converged_
     n_features_in_, feature_names_in_
 
     Notes
@@ -195,16 +197,19 @@ class KMedoids(MedoidsMixin):
         del D, counted
         self._store_medoids(X, used[rows])
         self.labels_, self.inertia_ = self._measure(X, weight)
+        distinct = np.unique(self.labels_)
+        if distinct.size < k:  # the others have no row
+            self._store_medoids(X, self.medoid_indices_[distinct])
+            self.labels_ = np.searchsorted(distinct, self.labels_).astype(np.int32)
         self.objective_ = self.inertia_
         self.objective_history_ = never_rising(best.history, self.objective_)
-        self.n_clusters_ = k
+        self.n_clusters_ = distinct.size
         self.n_iter_ = best.n_iter
         self.converged_ = best.converged
-        distinct = np.unique(self.labels_).size
-        if distinct < k:
+        if distinct.size < k:
             warnings.warn(
-                f"Number of distinct clusters ({distinct}) found smaller than n_clusters ({k}). "
-                "Possibly due to duplicate points in X.",
+                f"Number of distinct clusters ({distinct.size}) found smaller than n_clusters "
+                f"({k}). Possibly due to duplicate points in X.",
                 ConvergenceWarning,
                 stacklevel=2,
             )

@@ -24,7 +24,11 @@ def assign_colors(positions: np.ndarray) -> list[str]:
     nearest bearer is farthest away, so that neighbours differ.
     """
     positions = np.nan_to_num(np.asarray(positions, dtype=np.float64))
-    positions = positions / np.maximum(np.ptp(positions, axis=0), np.finfo(float).tiny)
+    if not len(positions):
+        return []
+    positions = positions / np.maximum(np.abs(positions).max(axis=0), 1e-300)  # no overflow below
+    positions = positions - positions.min(axis=0)
+    positions = positions / np.maximum(positions.max(axis=0), 1e-300)
     nearest = np.full((len(positions), len(COLORS)), np.inf)
     chosen = []
     for k, here in enumerate(positions):
