@@ -11,7 +11,7 @@ from reference.farthest_first import farthest_first as plain_farthest_first
 
 import madbayes.kmeans.dp_means as module
 from madbayes import DPMeans, penalties
-from madbayes._partition import assignment as partition_module
+from madbayes._partition import partition as partition_module
 from madbayes._rows import blocks as engine_blocks
 
 

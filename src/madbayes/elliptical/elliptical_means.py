@@ -279,7 +279,7 @@ class EllipticalMeans(CentersMixin):
 
     def _standardize(self, X: np.ndarray, weight: np.ndarray, run: Run) -> None:
         """Mean and deviation of each column; a constant column is left as it is."""
-        frame = measure_to_fit(Rows(X), weight, run)
+        frame = measure_to_fit(Rows(X, weight=weight))
         self._offset, self._scale = frame.mean, np.ones(X.shape[1])
         variance = np.average(self._standardized(X) ** 2, axis=0, weights=weight)
         varies = (X.max(axis=0) > X.min(axis=0)) & (variance > 0)

@@ -196,7 +196,7 @@ def find_ellipses(
     columns = np.flatnonzero(np.ptp(Y, axis=0) > 0)  # a constant one says nothing
     rows = Y[:, columns if columns.size else [0]]
     # So that the order of the rows does not matter, nor whether a row is repeated or has a weight.
-    order = draw_order(Rows(rows), run)
+    order = draw_order(Rows(rows))
     rows = rows[order]
     new = np.append(True, (rows[1:] != rows[:-1]).any(axis=1))
     which = np.empty(n, np.int64)

@@ -157,10 +157,10 @@ def cells(
 
     Plain distances and sums: `KMeans` would do the same, and take longer to compile than to run.
     """
-    source = Rows(space.Y)
+    source = Rows(space.Y, weight=space.w)
     count = max(int(np.clip(2 * np.sqrt(source.n), *CELLS)), 3 * most)
     count = min(most if exactly else count, source.n)
-    centers = kmeans_plus_plus(source, space.w, count, rng, run)
+    centers = kmeans_plus_plus(source, count, rng)
     for _ in range(4):
         labels = squared_distances(source, 0, source.n, centers).argmin(axis=0)
         weight = np.bincount(labels, space.w, len(centers))

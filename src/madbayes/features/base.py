@@ -13,13 +13,12 @@ from sklearn.utils.validation import check_is_fitted
 
 from madbayes._model.dispatch import anywhere
 from madbayes._rows.checks import check_count, check_penalty, check_rows
-from madbayes._rows.rows import Rows
 from madbayes._rows.threads import Run, workers
 from madbayes._storage.saving import SaveMixin
-from madbayes.features.allocation import Allocation, new_state
+from madbayes.features.allocation import Allocation
 from madbayes.features.path import climb_path
-from madbayes.features.solve import Features, Method, best_start, by_size
-from madbayes.features.table import Table, check_table_to_fit
+from madbayes.features.solve import Features, Method, best_start, in_order
+from madbayes.features.table import Table, check_table_to_fit, open_table
 
 
 def check_effort(effort: Any) -> float:
@@ -76,9 +75,9 @@ class FeaturesMixin(SaveMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin
         check_is_fitted(self)
         A = np.asarray(self.components_, dtype=np.float64)
         table = check_table_to_fit(check_rows(self, X, reset=False), sample_weight, A)
-        with workers(self.n_jobs) as run:
-            state = new_state(Rows(table.X), table.weight, run)
-            state.put(np.zeros((state.n, A.shape[0])), A)
+        with workers(self.n_jobs):
+            state = Allocation(table.rows)
+            state.put_features(A)
             while state.assign("exact"):  # again from closer by, for the last digits
                 pass
         return state, table.unit
@@ -105,7 +104,7 @@ class FeaturesMixin(SaveMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin
                 ConvergenceWarning,
                 stacklevel=3,
             )
-        single = table.X.dtype == np.float32
+        single = table.dtype == np.float32
         self.components_ = result.components.astype(np.float32 if single else np.float64)
         self.assignments_ = result.assignments.astype(bool)
         self.n_components_ = result.components.shape[0]
@@ -149,16 +148,20 @@ class PenalizedFeatures(FeaturesMixin):
         """Check the parameters of the algorithm; how one start is made."""
         raise NotImplementedError
 
-    @anywhere
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Find the features of the rows of X."""
-        X = check_rows(self, X)
-        table = check_table_to_fit(X, sample_weight)
+        table = open_table(self, X, sample_weight)
         penalty = check_penalty(self.penalty, "auto", of="feature")
         cap = table.n
         if self.max_components is not None:
             cap = min(cap, check_count("max_components", self.max_components))
-        method = self._method(X.shape)
+        method = self._method((table.n, table.d))
+        if table.remote and (penalty == "auto" or not method.printed):
+            raise ValueError(
+                f"{type(self).__name__} does not fit Dask tables so: use BPMeans with "
+                "algorithm='paper' and a penalty that is a number. The penalty_ of a sample is on "
+                "the scale of its rows: multiply it by the number of rows that each stands for."
+            )
         rng = check_random_state(self.random_state)
         for name in ("evidence_", "path_"):
             self.__dict__.pop(name, None)
@@ -168,7 +171,7 @@ class PenalizedFeatures(FeaturesMixin):
             else:
                 result = best_start(table, method, penalty / table.unit, cap, rng, run)
         self.penalty_ = float(penalty)
-        self._store(by_size(result, table.weight) if method.sorts else result, table)
+        self._store(in_order(result, table, method.sorts), table)
         return self
 
     def _fit_auto(

@@ -25,9 +25,8 @@ from scipy.spatial.distance import cdist
 from sklearn.utils import check_random_state
 
 from madbayes._rows.checks import check_count, check_table
-from madbayes._rows.rows import Rows
 from madbayes._rows.threads import Run, workers
-from madbayes.features.allocation import Allocation, new_state
+from madbayes.features.allocation import Allocation
 from madbayes.features.search import polish, search
 from madbayes.features.solve import Found
 from madbayes.features.table import Table, check_table_to_fit, main_directions
@@ -108,7 +107,7 @@ def climb_path(
     rows = table.draw(rng, max_rows)
     part = table if rows.size == table.n else table.sample(rows)
     main, rest = main_directions(part)
-    state = new_state(Rows(main.X), main.weight, run)
+    state = Allocation(main.rows)
     most = table.d + 1 if table.d > 1 else 1
     seed = np.random.RandomState(rng.randint(2**31 - 1))
     errors, found = climb(state, seed, min(cap, MOST, most), effort, part, rest)

@@ -119,7 +119,7 @@ def give_birth(state: Allocation, rng: np.random.RandomState, seeds: int = SEEDS
     z, a, saved = state.birth(rows, with_mean=seeds > 1, rounds=rounds)
     if not saved > 0:
         return False
-    state.add(z, a)
+    state.add([z], a)
     return True
 
 

@@ -16,25 +16,20 @@ from madbayes._search.number import printed_number
 from madbayes._search.price import SharedPrice
 from madbayes.groups.algorithm2 import Sharing, hard_hdp
 from madbayes.groups.farthest import group_gap, local_gap
-from madbayes.groups.grouped_rows import Grouped, Groups, check_groups, put_together
+from madbayes.groups.grouped_rows import (
+    Grouped,
+    Groups,
+    check_groups,
+    number_locally,
+    put_together,
+    usage,
+)
 from madbayes.groups.path import find_shared_path
 from madbayes.groups.space import GroupedSpace
 from madbayes.howmany.staircase import Staircase
 from madbayes.kmeans.farthest import first_gap
 
 COSTS = 2**20  # distances that predict keeps at a time
-
-
-def usage(groups: np.ndarray, labels: np.ndarray, shape: tuple[int, int]) -> sp.csr_array:
-    """How many rows of each group are in each cluster."""
-    return sp.csr_array((np.ones(len(labels), np.int64), (groups, labels)), shape=shape)
-
-
-def number_locally(table: sp.csr_array, groups: np.ndarray, labels: np.ndarray) -> np.ndarray:
-    """The rank of each row's cluster among those of its group; -1 where the group has none."""
-    key = np.repeat(np.arange(table.shape[0]), np.diff(table.indptr)) * table.shape[1]
-    at = np.searchsorted(key + table.indices, groups * table.shape[1] + labels)
-    return np.where(np.diff(table.indptr)[groups] > 0, at - table.indptr[groups], -1)
 
 
 def check_penalty(name: str, value: Any) -> Any:
@@ -134,19 +129,29 @@ class SharedClusters:
         division = space.division(found.labels)
         if path is not None:
             keep_choice(self, path, division.k, glob)
-        self.groups_ = groups.names
-        self._rows_of = usage(rows.group, division.labels, (len(groups.names), division.k))
-        self.n_local_clusters_ = np.diff(self._rows_of.indptr)
-        self.n_clusters_ = division.k
-        self.penalty_local_, self.penalty_global_ = local, glob
-        self.objective_ = found.history[-1]
-        self.inertia_ = float(squared_error(rows.X, rows.w, division.labels, division.centers))
-        self.objective_history_ = np.array(found.history)
-        self.n_iter_ = found.n_iter
-        self.converged_ = found.converged
+        used = usage(rows.group, division.labels, (len(groups.names), division.k))
+        inertia = float(squared_error(rows.X, rows.w, division.labels, division.centers))
+        self._store_found(groups.names, found, used, inertia, (local, glob))
         labels = np.full(X.shape[0], -1, dtype=np.int64)
         labels[rows.place] = division.labels
         return rows, division, labels
+
+    def _store_found(
+        self,
+        names: np.ndarray,
+        found: Sharing,
+        used: sp.csr_array,
+        inertia: float,
+        penalties: tuple[float, float],
+    ) -> None:
+        """`used`: how many rows of each group are in each cluster."""
+        self.groups_, self._rows_of = names, used
+        self.n_local_clusters_ = np.diff(used.indptr)
+        self.n_clusters_ = used.shape[1]
+        self.penalty_local_, self.penalty_global_ = penalties
+        self.objective_, self.inertia_ = found.history[-1], inertia
+        self.objective_history_ = np.array(found.history)
+        self.n_iter_, self.converged_ = found.n_iter, found.converged
 
     def _penalties(
         self, rows: Grouped, options: Options, run: Run
@@ -201,7 +206,7 @@ class SharedClusters:
         def solve(total: float) -> Sharing:
             return hard_hdp(rows, share * total, (1 - share) * total, options.max_iter)
 
-        first = first_gap(Rows(rows.X), rows.w, number, run)
+        first = first_gap(Rows(rows.X, weight=rows.w), number)
         total, found = printed_number(solve, lambda found: found.k, number, first)
         return share * total, (1 - share) * total, found
 

@@ -83,7 +83,7 @@ def local_gap(X: Any, weight: np.ndarray | None, code: np.ndarray, k: int, run: 
     for rows in np.split(order, np.flatnonzero(np.diff(code[order])) + 1):
         if rows.size > 1:
             try:
-                gaps.append(largest_gap(Rows(X[rows]), None, k, run))
+                gaps.append(largest_gap(Rows(X[rows]), k))
             except ValueError:  # fewer different rows
                 continue
     if not gaps:
@@ -97,8 +97,8 @@ def local_gap(X: Any, weight: np.ndarray | None, code: np.ndarray, k: int, run: 
 def group_gap(X: Any, weight: np.ndarray | None, code: np.ndarray, k: int, run: Run) -> float:
     """λ_g."""
     k = check_count("n_global", k, why="It is a rough number of clusters in all.")
-    source = Rows(X)
-    member = measure_to_fit(source, weight, run).mean[None, :]  # 1.
+    source = Rows(X, weight=weight)
+    member = measure_to_fit(source).mean[None, :]  # 1.
     closest = np.full(source.n, np.inf)
 
     def partial(cut: tuple[int, int]) -> None:

@@ -22,7 +22,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from madbayes._partition import draws, moves
-from madbayes._partition.lloyd import lloyd_labels
+from madbayes._partition.lloyd import lloyd
 from madbayes._partition.moves import TOL
 from madbayes._partition.ward import merge_below
 from madbayes._rows.threads import Run, patient, serial
@@ -143,7 +143,7 @@ class GroupedSpace:
 
     def merged_seeds(self, rng: np.random.RandomState) -> np.ndarray:
         seeds = self.draw(min(SEEDS, self.n), rng)
-        labels = lloyd_labels(self.X, seeds, self.w, 3, self.run)
+        labels = lloyd(self.X, seeds, self.w, 3)[0]
         small, weights, _ = moves.means(self.X, self.w, *without_gaps(labels), False)
         penalty = self.price.penalty * (1 - TOL)
         group, k = patient(merge_below, small, weights, penalty, self.n, False)

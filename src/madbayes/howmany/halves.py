@@ -6,14 +6,14 @@ from typing import Any
 import numpy as np
 
 from madbayes._partition.draws import draw_seeds
-from madbayes._partition.lloyd import lloyd_passes
-from madbayes._partition.lloyd_kernels import PLAIN, lloyd, lloyd_by_columns
+from madbayes._partition.lloyd import lloyd
+from madbayes._partition.lloyd_kernels import PLAIN, lloyd_by_columns
 from madbayes._partition.moves import means
 from madbayes._partition.ward import cut_tree, ward_tree
 from madbayes._rows.frame import Frame, measure
 from madbayes._rows.progress import Stage
 from madbayes._rows.rows import Rows
-from madbayes._rows.threads import Run, patient, serial
+from madbayes._rows.threads import Run, patient
 from madbayes.howmany.links import FEW, LEVEL, link_strengths, links_of_few, score
 from madbayes.howmany.staircase import plateau
 
@@ -29,22 +29,9 @@ CUT_ROWS = 6_000  # rows halved altogether, over the repeated cuts of a small sa
 Scores = dict[int, tuple[float, float | None]]
 
 
-def passes_over(
-    X: np.ndarray,
-    start: np.ndarray,
-    weights: np.ndarray,
-    passes: int,
-    frame: Frame | None = None,
-) -> tuple[np.ndarray, np.ndarray, float]:
-    """Lloyd: labels, centres, squared error; `frame` if it is known, of these rows or more."""
-    if X.size * len(start) <= PLAIN:
-        return lloyd(X, weights, start, passes)
-    return lloyd_passes(X, start, weights, passes, frame=frame)
-
-
 def frame_of(X: np.ndarray, weights: np.ndarray) -> Frame | None:
     """Where many rows lie; few are not asked."""
-    return measure(Rows(X), weights, serial) if X.size * MANY > PLAIN else None
+    return measure(Rows(X, weight=weights)) if X.size * MANY > PLAIN else None
 
 
 class Half:
@@ -68,7 +55,7 @@ class Half:
         self.frame = frame_of(X, weights)
         seeds = np.empty((len(uniforms), X.shape[1]))
         start = seeds[: patient(draw_seeds, X, weights, seeds, 0, uniforms)]
-        labels, self.small, _ = passes_over(X, start, weights, 3, self.frame)
+        labels, self.small, _ = lloyd(X, start, weights, 3, frame=self.frame)
         self.small_weights = np.bincount(labels, weights, minlength=len(self.small))
         tree = patient(ward_tree, self.small, self.small_weights, False)
         self.left, self.right, self.heights = tree
@@ -89,7 +76,7 @@ class Half:
             else:
                 rows = self._rows(k, share)
                 here = self.X[rows], start, self.weights[rows]
-                centers = passes_over(*here, 2 if share == 1 else 1, self.frame)[1]
+                centers = lloyd(*here, 2 if share == 1 else 1, frame=self.frame)[1]
             found = self._found[k] = share, centers
         return found[1]
 

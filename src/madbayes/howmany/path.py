@@ -27,7 +27,7 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.utils import check_random_state
 
-from madbayes._partition.lloyd import nearest
+from madbayes._partition.lloyd import lloyd, nearest
 from madbayes._rows.checks import (
     check_count,
     check_table,
@@ -49,7 +49,6 @@ from madbayes.howmany.halves import (
     Scores,
     frame_of,
     make_halves,
-    passes_over,
     score_levels,
 )
 from madbayes.howmany.remarks import on_hint
@@ -110,7 +109,7 @@ def path(
         weights = weight_of_directions(X, weights, quiet=True)
     with workers(n_jobs) as run:
         # complains about values too large or small to square
-        measure_to_fit(Rows(X, unit=unit), weights, run)
+        measure_to_fit(Rows(X, unit=unit, weight=weights))
         return find_path(X, weights, max_clusters, n_clusters_hint, random_state, run, unit=unit)
 
 
@@ -243,7 +242,7 @@ def divisions(tested: Tested, n_rows: int, apart: float, run: Run) -> list[tuple
     def divide_into(k: int) -> tuple[int, np.ndarray]:
         starts = tested.halves[: 2 if k in near else 1]
         share = 1 if k in near else FIRST_LOOK
-        found = [passes_over(Z, half.centers(k, share), w, 3, frame) for half in starts]
+        found = [lloyd(Z, half.centers(k, share), w, 3, frame=frame) for half in starts]
         stage.step()
         return k, min(found, key=lambda f: f[2])[0]
 

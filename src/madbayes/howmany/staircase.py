@@ -227,8 +227,8 @@ class Staircase:
             raise ValueError(
                 "this path does not hold the rows it was made of: pass them, labels_at(price, X)."
             )
-        with workers(n_jobs) as run:
-            return nearest(X, self.centers[step], run, unit=self.unit)
+        with workers(n_jobs):
+            return nearest(X, self.centers[step], unit=self.unit)
 
     def centers_at(self, price: float) -> np.ndarray:
         """The centres of the best division at this price."""

@@ -119,7 +119,7 @@ class KernelMixin(Clusterer):
     def _place(self, X: Any, used: np.ndarray, w: np.ndarray, run: Run) -> tuple[Kernel, Any]:
         """The kernel, and the rows `used` where it wants them."""
         rows = X if is_all(used, X) else X[used]
-        frame = measure_to_fit(Rows(rows), w, run)
+        frame = measure_to_fit(Rows(rows, weight=w))
         kernel = make_kernel(
             self.kernel,
             self.gamma,

@@ -291,10 +291,10 @@ class KernelDPMeans(KernelMixin):
         penalty = options.penalty
         if path is not None:
             number = path.best().number
-            first = first_gap(Rows(space.features), space.w, number, run)
+            first = first_gap(Rows(space.features, weight=space.w), number)
             penalty, found = printed_number(solve, lambda found: found[0].k, number, first)
         else:
             if penalty == "farthest-first":
-                penalty = largest_gap(Rows(space.features), space.w, options.hint or 1, run)
+                penalty = largest_gap(Rows(space.features, weight=space.w), options.hint or 1)
             found = solve(penalty)
         return *found, penalty

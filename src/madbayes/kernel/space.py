@@ -142,7 +142,7 @@ def kernel_search(
     centers: Sequence[np.ndarray] = (),
 ) -> tuple[KernelDivision, list[float]]:
     """Minimise J; `centers`: where else to start from, among the features."""
-    dense = DenseSpace(space.features, space.w, space.price, run)
+    dense = DenseSpace(space.features, space.w, space.price)
     found, _ = search(  # 2.
         dense, random_state=random_state, run=run, effort=effort, n_init=n_init, centers=centers
     )

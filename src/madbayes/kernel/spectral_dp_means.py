@@ -161,7 +161,7 @@ class SpectralDPMeans(KernelMixin):
             return linear_spectrum(scaled, penalty), trace
 
         def polish(price: Any, z: np.ndarray) -> Any:
-            space = DenseSpace(rows, w, price, run)
+            space = DenseSpace(rows, w, price)
             start = space.division(z)
             start = space.merge(start) if start.k > price.cap else start
             history = [start.objective]

@@ -35,7 +35,7 @@ from madbayes.howmany.path import find_path
 from madbayes.howmany.staircase import Staircase
 from madbayes.kmeans.collapsed_kernels import RECENT, pass_over_rows
 from madbayes.kmeans.farthest import first_gap, largest_gap
-from madbayes.kmeans.search_rows import Table
+from madbayes.kmeans.search_rows import SearchTable
 
 LOST = 1e-12  # of the size of X: how far a mean may be off by rounding
 
@@ -192,18 +192,18 @@ class CollapsedDPMeans(CentersMixin):
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Cluster the rows of X."""
         X = dense(check_rows(self, X), "CollapsedDPMeans")
-        given = weight = check_weight(sample_weight, X.shape[0])
+        weight = check_weight(sample_weight, X.shape[0])
         options = begin(self, "auto", "farthest-first")
         check_choice("init", self.init, "ward", "one")
-        path = order = None
+        path = None
         with workers(self.n_jobs) as run:
-            frame = measure_to_fit(Rows(X), weight, run)
+            rows = Rows(X, weight=weight)
+            frame = measure_to_fit(rows)
             if options.penalty == "auto":
                 path = find_path(X, weight, options.cap, options.hint, options.random_state, run)
             if self.order == "random":
-                order = options.random_state.permutation(X.shape[0])
-                weight = None if weight is None else weight[order]
-            table = Table(Rows(X, order), weight, order, run, frame)
+                rows = rows.shuffled(options.random_state)
+            table = SearchTable(rows, frame)
             start = self._from_one if self.init == "one" else self._from_ward
             moved, penalty = start(table, options, path, run)
             space = table.space(per_cluster(penalty, options.cap, table.used.size))
@@ -212,12 +212,12 @@ class CollapsedDPMeans(CentersMixin):
         warn_if_unfinished(self, result.converged)
         if path is not None:
             keep_choice(self, path, result.k, penalty)
-        self._store_result(result, penalty, table.source.dtype)
-        self._calibrate(X, self.labels_, given)
+        self._store_result(rows, result, penalty)
+        self._calibrate(X, self.labels_, weight)
         return self
 
     def _from_ward(
-        self, table: Table, options: Options, path: Staircase | None, run: Run
+        self, table: SearchTable, options: Options, path: Staircase | None, run: Run
     ) -> tuple[Moved, float]:
         """From merged small clusters, or from the number of clusters that was chosen."""
         penalty, cap = options.penalty, options.cap
@@ -242,21 +242,25 @@ class CollapsedDPMeans(CentersMixin):
         return self._moved(space, start.labels, penalty, options), penalty
 
     def _from_one(
-        self, table: Table, options: Options, path: Staircase | None, run: Run
+        self, table: SearchTable, options: Options, path: Staircase | None, run: Run
     ) -> tuple[Moved, float]:
         """From one cluster: it falls apart only where one row repays the penalty."""
         space: Any = table.space(per_cluster(1.0, options.cap, table.used.size))
-        one, rows, penalty = np.zeros(space.n, np.int64), Rows(space.X), options.penalty
+        one, rows, penalty = (
+            np.zeros(space.n, np.int64),
+            Rows(space.X, weight=space.w),
+            options.penalty,
+        )
         if path is not None:
             number = path.best().number
             return printed_number(
                 lambda penalty: self._moved(space, one, penalty, options),
                 lambda found: len(np.unique(found.labels)),
                 number,
-                first_gap(rows, space.w, number, run),
+                first_gap(rows, number),
             )[::-1]
         if penalty == "farthest-first":
-            penalty = largest_gap(rows, space.w, options.hint or 1, run)
+            penalty = largest_gap(rows, options.hint or 1)
         return self._moved(space, one, penalty, options), penalty
 
     def _moved(self, space: Any, labels: np.ndarray, penalty: float, options: Options) -> Moved:

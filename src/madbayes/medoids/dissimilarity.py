@@ -89,7 +89,7 @@ def matrix(X: Any, metric: Metric, params: dict[str, Any], run: Run) -> np.ndarr
         )
     if not is_direct(metric):
         return frozen(checked(pairwise_distances(X, metric=metric, **params), metric))
-    measure_to_fit(source, None, run)  # refuses what would over- or underflow
+    measure_to_fit(source)  # refuses what would over- or underflow
     D = np.empty((n, n), dtype=source.dtype)
 
     def partial(first: int) -> None:

@@ -23,7 +23,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from scipy.optimize import linear_sum_assignment
 
-from madbayes._partition.lloyd import lloyd_passes, nearest
+from madbayes._partition.lloyd import lloyd, nearest
 from madbayes._rows.rows import unit_rows
 from madbayes._rows.threads import Run
 from madbayes._search.number import search_number
@@ -108,7 +108,7 @@ def reduce(summary: Summary, run: Run) -> None:
     """1. Fewer small clusters; the centres follow."""
     size = max(SMALL, PER_CLUSTER * len(summary.centers))
     P, w = summary.points, summary.weights
-    labels, _, _ = lloyd_passes(P, draw(P, w, size, summary.rng), w, 2, run, summary.unit)
+    labels, _, _ = lloyd(P, draw(P, w, size, summary.rng), w, 2, unit=summary.unit)
     _, labels = np.unique(labels, return_inverse=True)
     weights = np.bincount(labels, w)
     sums = np.zeros((len(weights), summary.d))
@@ -122,7 +122,7 @@ def reduce(summary: Summary, run: Run) -> None:
         summary.within += float(w @ ((P - means[labels]) ** 2).sum(axis=1))
     summary.points, summary.weights, summary.n_small = means, weights, len(means)
     if len(summary.centers):
-        found = lloyd_passes(means, summary.centers, weights, 3, run, summary.unit)[1]
+        found = lloyd(means, summary.centers, weights, 3, unit=summary.unit)[1]
         if len(found) == len(summary.centers):
             summary.centers = found
 
@@ -149,7 +149,7 @@ def refresh(
     scale = 1.0 if whole else summary.total / len(summary.sample)
     P, w = summary.points, summary.weights
     offset = np.zeros(summary.d) if summary.unit else np.average(P, axis=0, weights=w)
-    space = DenseSpace(P - offset, w, per_cluster(1.0, max_clusters, len(P)), run, summary.unit)
+    space = DenseSpace(P - offset, w, per_cluster(1.0, max_clusters, len(P)), summary.unit)
     found, _, penalty = search_number(
         space,
         choice.number,
