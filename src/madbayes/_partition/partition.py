@@ -19,7 +19,7 @@ from madbayes._partition.bounds import Tally
 from madbayes._partition.prepared_centers import bare, make_groups, prepare
 from madbayes._partition.seeding import spread_rows
 from madbayes._partition.segment import Pass, Proposals, State
-from madbayes._partition.tallies import Report, merge
+from madbayes._partition.tallies import Report, merge, room_for
 from madbayes._rows.frame import Frame, check_reach, measure, shift_for
 from madbayes._rows.rows import DIRECT_COLUMNS, Cut, Rows, overlaps, segments
 
@@ -380,7 +380,8 @@ class Partition:
         args = ((first, last), most)
         parts = self.executor.ask(segment.far_rows, shares, states, args=args)
         if not parts:
-            return Proposals(*([np.empty(0, np.int64)] * 4))
+            none = np.empty(0, np.int64)
+            return Proposals(none, np.empty((0, self.rows.d)), np.empty(0), none)
         return Proposals(*(np.concatenate(column)[:most] for column in zip(*parts, strict=True)))
 
     def open_clusters(
@@ -411,7 +412,8 @@ class Partition:
         bounds = [segment.bounds_of(state, self._group, past) for state in states]
         upper, lower = (np.concatenate(column) for column in zip(*bounds, strict=True))
         labels = np.concatenate([state.labels for state in states])
-        return labels, upper, lower, [tally for state in states for tally in state.tallies]
+        tallies = [room_for(state.tallies, self._k) for state in states]
+        return labels, upper, lower, [tally for share in tallies for tally in share]
 
     def set_state(
         self, labels: np.ndarray, upper: np.ndarray, lower: np.ndarray, tallies: list[Tally]

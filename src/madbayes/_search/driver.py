@@ -33,7 +33,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from madbayes._rows.progress import Stage
-from madbayes._rows.threads import Run
+from madbayes._rows.threads import together
 from madbayes._search.division import Division, alike
 from madbayes._search.pool import combine
 from madbayes._search.price import Price
@@ -105,7 +105,6 @@ def search(
     space: Any,
     *,
     random_state: np.random.RandomState,
-    run: Run,
     effort: float = 1.0,
     n_init: int = 1,
     centers: Sequence[np.ndarray] = (),
@@ -118,14 +117,13 @@ def search(
     known = [space.division(z) for z in labels]
     seeds = random_state.randint(2**31 - 1, size=n_init - 1)  # whatever the effort
     streams = [random_state, *(np.random.RandomState(seed) for seed in seeds)]
-    found = [search_once(space, rng, run, effort, centers, known) for rng in streams]
+    found = [search_once(space, rng, effort, centers, known) for rng in streams]
     return min(found, key=lambda one: one[0].objective)
 
 
 def search_once(
     space: Any,
     rng: np.random.RandomState,
-    run: Run,
     effort: float,
     centers: Sequence[np.ndarray],
     known: list[Division],
@@ -145,7 +143,7 @@ def search_once(
     found = []
     for start in starts[: 0 if late else space.tries]:  # 2.
         steps = [start.objective]
-        found.append((descend(some, start, rng, run, steps), steps))
+        found.append((descend(some, start, rng, steps), steps))
     found = found or [(starts[0], [starts[0].objective])]
     best, history = min(found, key=lambda f: f[0].objective)
     ends, steps = different([best, *starts])[:ENDS], history if some is space else []
@@ -155,21 +153,21 @@ def search_once(
         last, raw = ends[0], late and turn == 0
         if some.crosses and last.k > 1:  # 3.
             new = combine(some, ends, rng, raw=raw)
-            new = descend(some, new, rng, run, steps) if raw or new is not last else new
+            new = descend(some, new, rng, steps) if raw or new is not last else new
             same += alike(new.labels, last.labels)
             ends = [new] if raw else different([*ends, new])[:ENDS]
         now = ends[0]
         if pays or now is not last or not some.crosses:  # 4.
-            now = renew(some, now, rng, run, steps)
+            now = renew(some, now, rng, steps)
             pays = now.objective < (1 - NOISE) * ends[0].objective
         Stage("last moves")  # 5.
         if some is space:
-            best = ends[0] = now if now is ends[0] else descend(space, now, rng, run, steps)
+            best = ends[0] = now if now is ends[0] else descend(space, now, rng, steps)
         elif turn == 0 or now is not last:
             ends[0] = now
             now = different([*others, space.settle(now.centers)])[0]
             best, others, history = (best, [], history) if turn else (now, [], [now.objective])
-            best = different([descend(space, now, rng, run, history), best])[0]
+            best = different([descend(space, now, rng, history), best])[0]
         if same == SURE:
             break
     return best, never_rising([*history, best.objective])
@@ -185,10 +183,10 @@ def different(divisions: Sequence[Division]) -> list[Division]:
 
 
 def descend(
-    space: Any, now: Division, rng: np.random.RandomState, run: Run, history: list[float]
+    space: Any, now: Division, rng: np.random.RandomState, history: list[float]
 ) -> Division:
     """3. All moves and splits in turn until none lowers the objective."""
-    steps = [*space.moves(), lambda division: split(space, division, rng, run)]
+    steps = [*space.moves(), lambda division: split(space, division, rng)]
     vain: list[Division | None] = [None] * len(steps)  # where each was last of no use
     while True:
         before = now.objective
@@ -205,7 +203,7 @@ def descend(
             return now
 
 
-def split(space: Any, now: Division, rng: np.random.RandomState, run: Run) -> Division:
+def split(space: Any, now: Division, rng: np.random.RandomState) -> Division:
     """3. Split each cluster from a few drawn pairs of rows; what repays its price stays."""
     clusters = [(c, rows) for c, rows in enumerate(now.rows()) if len(rows) > 1]
     seeds = rng.randint(2**31 - 1, size=len(clusters))
@@ -230,7 +228,7 @@ def split(space: Any, now: Division, rng: np.random.RandomState, run: Run) -> Di
     z, n = now.labels.copy(), len(now.labels)
     jobs = [(c, rows, int(seed)) for (c, rows), seed in zip(clusters, seeds, strict=True)]
     # Clusters that share little that the cap leaves are split one after the other (`map` is lazy).
-    found = map(divide, jobs) if limited else run(divide, jobs)
+    found = map(divide, jobs) if limited else together(divide, jobs)
     for (c, rows, _), labels in zip(jobs, found, strict=True):
         if labels is not None and labels.max() <= spare:  # numbers that no other cluster has
             z[rows] = np.where(labels == 0, c, (now.k + c) * n + labels)

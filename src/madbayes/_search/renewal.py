@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from madbayes._rows.progress import Stage
-from madbayes._rows.threads import Run
+from madbayes._rows.threads import together
 from madbayes._search.division import Division, Slots, alike
 
 REDRAW = 2  # centres re-drawn at once, at most
@@ -42,7 +42,6 @@ def renew(
     space: Any,
     now: Division,
     rng: np.random.RandomState,
-    run: Run,
     history: list[float],
 ) -> Division:
     """Solve neighbourhoods anew until every cluster is settled or the budget is used up.
@@ -84,7 +83,7 @@ def renew(
             old = part.division(labels)
             return old, *resolve(part, old, trials, budget, np.random.RandomState(seed))
 
-        found = run(solve, jobs)
+        found = together(solve, jobs)
         for (c, near, rows, *_), (old, new, cost) in zip(jobs, found, strict=True):
             budget -= cost
             if new is old:

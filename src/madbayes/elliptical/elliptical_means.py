@@ -32,7 +32,7 @@ from madbayes._model.novelty_mixin import Closest, without_ellipse
 from madbayes._rows.checks import DTYPES, check_count, check_weight, without_arrow
 from madbayes._rows.frame import measure_to_fit
 from madbayes._rows.rows import Rows
-from madbayes._rows.threads import Run, workers
+from madbayes._rows.threads import workers
 from madbayes.elliptical import ellipse_kernels as kernels
 from madbayes.elliptical.paper import print_ellipses
 from madbayes.elliptical.path import find_ellipses
@@ -169,8 +169,8 @@ class EllipticalMeans(CentersMixin):
         used = np.arange(X.shape[0]) if weight is None else np.flatnonzero(weight > 0)
         self._check_number(used.size)
         w = np.ones(used.size) if weight is None else weight[used]
-        with workers(self.n_jobs) as run:
-            self._standardize(X[used], w, run)
+        with workers(self.n_jobs):
+            self._standardize(X[used], w)
             Y = self._standardized(X[used])
             solve = print_ellipses if self.algorithm == "paper" else find_ellipses
             number = self.n_clusters if options.penalty == "auto" else None
@@ -180,7 +180,6 @@ class EllipticalMeans(CentersMixin):
                 Y,
                 w,
                 options,
-                run,
                 n_clusters=number,
                 reg_covar=float(self.reg_covar),
                 covariance_penalty=self.covariance_penalty,
@@ -277,7 +276,7 @@ class EllipticalMeans(CentersMixin):
     def _check_rows(self, X: Any, reset: bool = True) -> np.ndarray:
         return validate_data(self, without_arrow(X), reset=reset, dtype=DTYPES)
 
-    def _standardize(self, X: np.ndarray, weight: np.ndarray, run: Run) -> None:
+    def _standardize(self, X: np.ndarray, weight: np.ndarray) -> None:
         """Mean and deviation of each column; a constant column is left as it is."""
         frame = measure_to_fit(Rows(X, weight=weight))
         self._offset, self._scale = frame.mean, np.ones(X.shape[1])

@@ -12,8 +12,9 @@ from sklearn.utils import check_array, check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from madbayes._model.dispatch import anywhere
+from madbayes._model.fitting import forget
 from madbayes._rows.checks import check_count, check_penalty, check_rows
-from madbayes._rows.threads import Run, workers
+from madbayes._rows.threads import workers
 from madbayes._storage.saving import SaveMixin
 from madbayes.features.allocation import Allocation
 from madbayes.features.path import climb_path
@@ -163,27 +164,24 @@ class PenalizedFeatures(FeaturesMixin):
                 "the scale of its rows: multiply it by the number of rows that each stands for."
             )
         rng = check_random_state(self.random_state)
-        for name in ("evidence_", "path_"):
-            self.__dict__.pop(name, None)
-        with workers(self.n_jobs) as run:
+        forget(self)
+        with workers(self.n_jobs):
             if penalty == "auto":
-                result, penalty = self._fit_auto(table, cap, method, rng, run)
+                result, penalty = self._fit_auto(table, cap, method, rng)
             else:
-                result = best_start(table, method, penalty / table.unit, cap, rng, run)
+                result = best_start(table, method, penalty / table.unit, cap, rng)
         self.penalty_ = float(penalty)
         self._store(in_order(result, table, method.sorts), table)
         return self
 
     def _fit_auto(
-        self, table: Table, cap: int, method: Method, rng: np.random.RandomState, run: Run
+        self, table: Table, cap: int, method: Method, rng: np.random.RandomState
     ) -> tuple[Features, float]:
         """The path first; its allocation is the first start, and its number of features stays."""
-        path, first = climb_path(table, cap, method.effort, rng, run)
+        path, first = climb_path(table, cap, method.effort, rng)
         choice = path.best()
         K = choice.n_components
-        result = best_start(
-            *(table, method, choice.penalty / table.unit, cap, rng, run), first=first(K)
-        )
+        result = best_start(*(table, method, choice.penalty / table.unit, cap, rng), first=first(K))
         if result.components.shape[0] != K:  # on all rows a feature turned out to be one too many
             choice = replace(choice, number=result.components.shape[0])
         self.path_ = replace(path, choice=choice)

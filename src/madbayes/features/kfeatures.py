@@ -26,7 +26,7 @@ from madbayes._rows.threads import workers
 from madbayes.features.allocation import Allocation
 from madbayes.features.base import FeaturesMixin
 from madbayes.features.bounds import Bounds
-from madbayes.features.budget import default_patience, in_haste
+from madbayes.features.budget import FEW_NODES, default_patience, least_gain
 from madbayes.features.extrapolation import Ahead
 from madbayes.features.greedy import greedy
 from madbayes.features.search import search, search_start, settle
@@ -171,8 +171,8 @@ class KFeatures(FeaturesMixin):
                 "assignment='exact' with effort=0, which leaves out the exchanges of features."
             )
         rng = check_random_state(self.random_state)
-        with workers(self.n_jobs) as run:
-            result = best_start(table, method, 0.0, k, rng, run)
+        with workers(self.n_jobs):
+            result = best_start(table, method, 0.0, k, rng)
         self._store(pad(in_order(result, table, method.sorts), k), table)
         return self
 
@@ -190,7 +190,9 @@ class KFeatures(FeaturesMixin):
                 greedy(state, rng, penalty, cap)
             else:
                 state.put_features(given)
-            least = in_haste(state) if patience else 0.0
+            least = 0.0
+            if patience:
+                state.most_nodes, least = FEW_NODES, least_gain(state)
             history, n_iter, converged = k_features(
                 state, assignment=assignment, max_iter=max_iter, least=least
             )

@@ -25,7 +25,7 @@ from scipy.spatial.distance import cdist
 from sklearn.utils import check_random_state
 
 from madbayes._rows.checks import check_count, check_table
-from madbayes._rows.threads import Run, workers
+from madbayes._rows.threads import workers
 from madbayes.features.allocation import Allocation
 from madbayes.features.search import polish, search
 from madbayes.features.solve import Found
@@ -89,8 +89,8 @@ def feature_path(
     cap = check_count("max_components", max_components)
     max_rows = check_count("max_rows", max_rows, low=2)
     rng = check_random_state(random_state)
-    with workers(n_jobs) as run:
-        return climb_path(table, cap, effort, rng, run, max_rows)[0]
+    with workers(n_jobs):
+        return climb_path(table, cap, effort, rng, max_rows)[0]
 
 
 def climb_path(
@@ -98,7 +98,6 @@ def climb_path(
     cap: int,
     effort: float,
     rng: np.random.RandomState,
-    run: Run,
     max_rows: int | None = None,
 ) -> tuple[Staircase, Callable[[int], Found]]:
     """1 to 3; the path, and for a number of features what was found of them."""

@@ -9,13 +9,12 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from operator import attrgetter
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from madbayes._rows.rows import Rows, on_disk, segments
-from madbayes._rows.threads import Run
+from madbayes._rows.threads import together
 from madbayes.features.allocation import Allocation
 from madbayes.features.segment import column_sums, with_columns, z_of
 from madbayes.features.table import Table, turn
@@ -69,21 +68,10 @@ def best_start(
     penalty: float,
     cap: int,
     rng: np.random.RandomState,
-    run: Run,
     first: Found | None = None,
 ) -> Features:
     """1 to 3. With `first` that is the first start, and results with as many features win."""
     seeds = rng.randint(2**31 - 1, size=method.n_init + 1)
-    if table.remote:
-        return min(
-            (
-                method.start(
-                    Allocation(table.rows), np.random.RandomState(seed), penalty, cap, False
-                )
-                for seed in seeds[:-1]
-            ),
-            key=attrgetter("objective"),
-        )
     rows = first.rows if first else None
     if method.settle is not None and rows is None and table.n * table.d > 2 * SEARCHED:
         rows = table.draw(rng, max(1000, SEARCHED // table.d))  # 1.
@@ -94,8 +82,10 @@ def best_start(
         rows = None
     part = table if rows is None else table.sample(rows)
     X = part.X if table.n * table.d > 2 * SEARCHED and rows is None else once(part.X)
-    source = Rows(turn(X) if method.turns and A is None else X, weight=part.weight)
-    blocks = len(segments(source.n, 16)) > 1
+    source = table.rows
+    if not table.remote:
+        source = Rows(turn(X) if method.turns and A is None else X, weight=part.weight)
+    blocks = table.remote or len(segments(source.n, 16)) > 1
 
     def one(at: int, beat: float = np.inf) -> Features:
         state = Allocation(source)
@@ -115,12 +105,12 @@ def best_start(
     def rank(found: Features) -> tuple[bool, float]:
         return found.components.shape[0] != K and K is not None, found.objective
 
-    results: list[Features] = [] if blocks else run(one, starts)  # 2.
+    results: list[Features] = [] if blocks else together(one, starts)  # 2.
     for at in starts if blocks else ():
         right = [found.objective for found in results if not rank(found)[0]]
         results.append(one(at, min(right, default=np.inf)))
     best = min(results, key=rank)
-    if rows is None and source.X is X:
+    if table.remote or (rows is None and source.X is X):
         return best
     state = fitted(part, best.assignments)
     if rows is None:  # the components in the columns of X

@@ -9,7 +9,6 @@ from madbayes._model.fitting import Options, begin, keep_choice, warn_if_unfinis
 from madbayes._rows.checks import check_count
 from madbayes._rows.row_kernels import squared_error
 from madbayes._rows.rows import DISK_VALUES, Rows, on_disk
-from madbayes._rows.threads import Run
 from madbayes._search.division import Division
 from madbayes._search.driver import by_size, search
 from madbayes._search.number import printed_number
@@ -104,7 +103,7 @@ class SharedClusters:
         return options
 
     def _solve(
-        self, X: Any, weight: np.ndarray | None, groups: Groups, options: Options, run: Run
+        self, X: Any, weight: np.ndarray | None, groups: Groups, options: Options
     ) -> tuple[Grouped, Division, np.ndarray]:
         """Fit on checked rows: all but what depends on how a centre is kept.
 
@@ -116,12 +115,12 @@ class SharedClusters:
                 f"algorithm='search' needs the rows in memory, and X has {X.shape[0]:,} of "
                 f"{X.shape[1]} columns on disk. Use algorithm='paper', or np.array(X) if it fits."
             )
-        rows = put_together(X, weight, groups, run)
-        local, glob, path = self._penalties(rows, options, run)
+        rows = put_together(X, weight, groups)
+        local, glob, path = self._penalties(rows, options)
         if self.algorithm == "paper":
-            local, glob, found = self._print(rows, local, glob, path, options, run)
+            local, glob, found = self._print(rows, local, glob, path, options)
         else:
-            found = self._search(rows, local, glob, options, run)
+            found = self._search(rows, local, glob, options)
         warn_if_unfinished(self, found.converged)
         space = GroupedSpace(
             rows.X, rows.w, rows.group, SharedPrice(glob, len(rows.X), local=local)
@@ -153,9 +152,7 @@ class SharedClusters:
         self.objective_history_ = np.array(found.history)
         self.n_iter_, self.converged_ = found.n_iter, found.converged
 
-    def _penalties(
-        self, rows: Grouped, options: Options, run: Run
-    ) -> tuple[float, float, Staircase | None]:
+    def _penalties(self, rows: Grouped, options: Options) -> tuple[float, float, Staircase | None]:
         """(λ_l, λ_g) as the parameters ask for them, and the path where they are found.
 
         "farthest-first" is the scale of Algorithm 2; for the search the hints are met instead.
@@ -163,26 +160,24 @@ class SharedClusters:
         local, glob = self.penalty_local, self.penalty_global
         if self.algorithm == "paper":
             if local == "farthest-first":
-                local = local_gap(rows.X, None, rows.group, self.n_local_hint or 1, run)
+                local = local_gap(rows.X, None, rows.group, self.n_local_hint or 1)
             if glob == "farthest-first":
-                glob = group_gap(rows.X, rows.w, rows.group, self.n_global_hint or 1, run)
+                glob = group_gap(rows.X, rows.w, rows.group, self.n_global_hint or 1)
         if not isinstance(local, str) and not isinstance(glob, str):
             return float(local), float(glob), None
         given = tuple(None if isinstance(v, str) else float(v) for v in (local, glob))
         hints = (self.n_local_hint, self.n_global_hint)
-        found = find_shared_path(rows, given, hints, options.random_state, run)  # type: ignore
+        found = find_shared_path(rows, given, hints, options.random_state)  # type: ignore
         automatic = "auto" in (local, glob)
         return *found[:2], found[2] if automatic else None
 
-    def _search(
-        self, rows: Grouped, local: float, glob: float, options: Options, run: Run
-    ) -> Sharing:
+    def _search(self, rows: Grouped, local: float, glob: float, options: Options) -> Sharing:
         """The search, from Algorithm 2 among others; clusters from the heaviest to the lightest."""
         printed = hard_hdp(rows, local, glob, options.max_iter)
         price = SharedPrice(glob, len(rows.X), local=local)
         found, history = search(
-            GroupedSpace(rows.X, rows.w, rows.group, price, run),
-            **options.for_search(run),
+            GroupedSpace(rows.X, rows.w, rows.group, price),
+            **options.for_search(),
             labels=[printed.labels],
         )
         rank = by_size(found.centers, found.weights)
@@ -195,7 +190,6 @@ class SharedClusters:
         glob: float,
         path: Staircase | None,
         options: Options,
-        run: Run,
     ) -> tuple[float, float, Sharing]:
         """Algorithm 2; where a number was chosen, at penalties of its own scale that give it."""
         if path is None or "auto" not in (self.penalty_local, self.penalty_global):

@@ -10,7 +10,6 @@ from madbayes._rows.checks import without_arrow
 from madbayes._rows.frame import measure_to_fit
 from madbayes._rows.rows import DISK_VALUES, Rows, on_disk
 from madbayes._rows.sources import scratch
-from madbayes._rows.threads import Run
 
 DENSE_VALUES = 2**28  # a CSR matrix up to this size is made dense
 
@@ -134,7 +133,7 @@ def _missing(values: np.ndarray) -> np.ndarray:
     return np.zeros(len(values), dtype=bool)
 
 
-def put_together(X: Any, weight: np.ndarray | None, groups: Groups, run: Run) -> Grouped:
+def put_together(X: Any, weight: np.ndarray | None, groups: Groups) -> Grouped:
     """The rows of positive weight, dense and by group."""
     if sp.issparse(X):
         n, d = X.shape

@@ -133,8 +133,8 @@ class HardHDP(SharedClusters, CentersMixin):
         weight = check_weight(sample_weight, X.shape[0])
         found = check_groups(groups, X.shape[0])
         options = self._check()
-        with workers(self.n_jobs) as run:
-            rows, division, labels = self._solve(X, weight, found, options, run)
+        with workers(self.n_jobs):
+            rows, division, labels = self._solve(X, weight, found, options)
             self._store_centers(division.centers + rows.offset, Rows(X).dtype)
             left_out = np.flatnonzero(labels < 0)
             if left_out.size:

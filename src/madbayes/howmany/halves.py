@@ -13,7 +13,7 @@ from madbayes._partition.ward import cut_tree, ward_tree
 from madbayes._rows.frame import Frame, measure
 from madbayes._rows.progress import Stage
 from madbayes._rows.rows import Rows
-from madbayes._rows.threads import Run, patient
+from madbayes._rows.threads import patient, together
 from madbayes.howmany.links import FEW, LEVEL, link_strengths, links_of_few, score
 from madbayes.howmany.staircase import plateau
 
@@ -103,7 +103,7 @@ class Half:
 
 
 def make_halves(
-    Z: np.ndarray, w: np.ndarray, n_small: int, cuts: int, rng: np.random.Generator, run: Run
+    Z: np.ndarray, w: np.ndarray, n_small: int, cuts: int, rng: np.random.Generator
 ) -> list[Half]:
     """3. The two halves of each cut, next to each other; of several `cuts` of few rows."""
     h = len(Z) // 2
@@ -118,7 +118,7 @@ def make_halves(
         (mine, other), uniforms = job
         return Half(mine[0], mine[1], other[0], other[1], uniforms)
 
-    return run(build, zip(parts, seeds, strict=True))
+    return together(build, zip(parts, seeds, strict=True))
 
 
 def add_up(found: list[np.ndarray]) -> np.ndarray:
@@ -126,7 +126,7 @@ def add_up(found: list[np.ndarray]) -> np.ndarray:
     return sum(found) * np.sqrt(2) / len(found)
 
 
-def score_levels(halves: list[Half], k_min: int, k_max: int, run: Run) -> Scores:
+def score_levels(halves: list[Half], k_min: int, k_max: int) -> Scores:
     """4. {k: (score, confirmed share of links)} for k on a grid, then around the best.
 
     Many clusters ask for many rows: a first look at a part of them is enough where it is far from
@@ -147,7 +147,7 @@ def score_levels(halves: list[Half], k_min: int, k_max: int, run: Run) -> Scores
     def visit(ks: Any, share: int = 1) -> None:
         new = {int(k) for k in ks if max(k_min, 2) <= k <= k_max} - set(scores)
         ordered = sorted(new, reverse=True)  # the longest first
-        found = iter(run(test, [(half, k, share) for k in ordered for half in halves]))
+        found = iter(together(test, [(half, k, share) for k in ordered for half in halves]))
         for k in ordered:
             z = add_up([next(found) for _ in halves])
             if share > 1:

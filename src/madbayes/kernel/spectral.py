@@ -22,7 +22,6 @@ import numpy as np
 from madbayes._partition.lloyd import lloyd, nearest
 from madbayes._partition.seeding import kmeans_plus_plus
 from madbayes._rows.rows import Rows
-from madbayes._rows.threads import Run
 from madbayes.kernel.gram import Gram
 from madbayes.kernel.spectrum import DENSE, Spectrum, dense_spectrum, lanczos_spectrum
 
@@ -62,7 +61,7 @@ def centred_spectrum(
 
 
 def cluster_rows(
-    Y: np.ndarray, w: np.ndarray, cap: int | None, random_state: np.random.RandomState, run: Run
+    Y: np.ndarray, w: np.ndarray, cap: int | None, random_state: np.random.RandomState
 ) -> np.ndarray:
     """3. K-means with one cluster more than columns; labels. Of many rows a sample decides."""
     if Y.shape[1] == 0:

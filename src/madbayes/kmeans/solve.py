@@ -25,7 +25,7 @@ from madbayes._partition.ward import merge_below
 from madbayes._rows.frame import Frame, measure_to_fit
 from madbayes._rows.progress import Stage
 from madbayes._rows.rows import DISK_VALUES, Rows
-from madbayes._rows.threads import patient, together
+from madbayes._rows.threads import patient
 from madbayes._search.driver import by_size, never_rising, search
 from madbayes._search.number import search_number
 from madbayes._search.price import fixed, per_cluster
@@ -73,7 +73,7 @@ class Problem:
             X, weight = rows.take_kept(index), rows.take_weights(index)
             weight = weight * (self.frame.total_weight / weight.sum())  # they stand for all
         limits = options.cap, options.hint, options.random_state
-        return find_path(X, weight, *limits, together, unit=rows.unit)
+        return find_path(X, weight, *limits, unit=rows.unit)
 
     def table(self) -> SearchTable:
         """The rows for the search, near ones near each other; a small CSR matrix is made dense."""
@@ -130,7 +130,7 @@ def search_table(problem: Problem, path: Staircase | None) -> tuple[Clustering, 
 def search_here(problem: Problem, path: Staircase | None) -> tuple[Clustering, float]:
     """The same in memory."""
     options, table = problem.options, problem.table()
-    n, common = table.used.size, options.for_search(together)
+    n, common = table.used.size, options.for_search()
     if path is None and options.penalty != "farthest-first":
         penalty = options.penalty
         found, history = search(table.space(per_cluster(penalty, options.cap, n)), **common)
@@ -153,7 +153,7 @@ def search_fixed(problem: Problem, k: int) -> tuple[Clustering, Core | None]:
     def solve(problem: Problem) -> tuple[Clustering, float]:
         table = problem.table()
         space = table.space(fixed(k, table.used.size))
-        found, history = search(space, **problem.options.for_search(together))
+        found, history = search(space, **problem.options.for_search())
         return table.result(found, history, 0.0), 0.0
 
     if not problem.large:

@@ -210,16 +210,16 @@ class OnlineDPMeans(OnlineMixin):
         source = Rows(X, unit=self._unit, weight=weight)
         order = order[weight[order] > 0]
         step = rows_at_once(source.d)
-        with workers(self.n_jobs) as run:
+        with workers(self.n_jobs):
             measure_to_fit(source)  # complains about values that cannot be squared
             for a in range(0, len(order), step):
                 rows = order[a : a + step]
-                add_rows(self._summary, source.take(rows), weight[rows], run)
+                add_rows(self._summary, source.take(rows), weight[rows])
 
     def _bring_up_to_date(self, options: Options, X: Any) -> None:
-        with workers(self.n_jobs) as run:
+        with workers(self.n_jobs):
             path, self.penalty_, _ = refresh(
-                self._summary, options.cap, options.hint, options.effort, run
+                self._summary, options.cap, options.hint, options.effort
             )
         keep_choice(self, path, len(self._summary.centers), self.penalty_)
         self._publish_summary(X)
