@@ -140,8 +140,8 @@ def first_pass(task):
         best[name] = min(best[name], timed(function)[0])
 
     for _ in range(task["repeats"]):
-        with workers(None) as run:
-            partition = Partition(Rows(rows), None, run)
+        with workers(None):
+            partition = Partition(Rows(rows))
             centers = start.astype(np.float64)
             keep("first pass", lambda p=partition, c=centers: p.assign(c))
         keep("`predict`, with its checks", lambda: model.predict(rows))

@@ -7,7 +7,6 @@ from reference.coreset import cost, lightweight_coreset
 from madbayes._rows import blocks as engine_blocks
 from madbayes._rows.frame import measure
 from madbayes._rows.rows import Rows
-from madbayes._rows.threads import serial
 from madbayes.kmeans.coreset import coreset
 
 
@@ -16,10 +15,9 @@ def blobs(n, d, k, seed):
     return rng.normal(scale=6, size=(k, d))[rng.integers(k, size=n)] + rng.normal(size=(n, d))
 
 
-def draw(X, m, weight=None, seed=0, run=serial):
-    source = Rows(X)
-    mean = measure(source, weight, run).mean
-    return coreset(source, weight, mean, m, np.random.RandomState(seed), run)
+def draw(X, m, weight=None, seed=0):
+    rows = Rows(X, weight=weight)
+    return coreset(rows, measure(rows).mean, m, np.random.RandomState(seed))
 
 
 @pytest.mark.parametrize("weighted", [False, True])

@@ -21,8 +21,8 @@ import dask.dataframe as dd  # noqa: E402
 
 from madbayes._partition.tallies import add_in_order, merge_sums  # noqa: E402
 from madbayes._rows import rows as engine_rows  # noqa: E402
-from madbayes.distributed.table import overlaps  # noqa: E402
-from madbayes.distributed.tasks import Lost  # noqa: E402
+from madbayes._rows.dask_executor import Lost  # noqa: E402
+from madbayes._rows.rows import overlaps  # noqa: E402
 
 
 def blobs(n, d, k, seed=0, dtype=np.float32):
@@ -110,10 +110,10 @@ def test_huge_tables_have_more_segments_and_trees_of_sums(monkeypatch):
         np.testing.assert_array_equal(a, b)
     monkeypatch.setattr(engine_rows, "SEGMENT_ROWS", 128)  # 46 segments
     monkeypatch.setattr(engine_rows, "ARRANGE_AT_ONCE", 1_000)
-    monkeypatch.setattr("madbayes.distributed.table.ARRANGE_AT_ONCE", 1_000)
+    monkeypatch.setattr("madbayes._rows.dask_table.ARRANGE_AT_ONCE", 1_000)
     monkeypatch.setattr("madbayes._partition.seeding.SEED_ROWS", 2_000)
     monkeypatch.setattr("madbayes._model.novelty_mixin.MOST_ROWS", 1_500)
-    monkeypatch.setattr("madbayes.distributed.calibration.MOST_ROWS", 1_500)
+    monkeypatch.setattr("madbayes._model.calibration.MOST_ROWS", 1_500)
     X = blobs(48_000, 3, 6)
     assert len(engine_rows.segments(len(X), 6)) == 46
     one = KMeans(6, random_state=3)
@@ -247,10 +247,9 @@ def test_auto_of_a_small_table_is_that_of_one_machine(algorithm):
 
 
 def test_search_of_a_large_table_goes_through_a_coreset(monkeypatch):
-    for where in ("madbayes.kmeans.solve", "madbayes.distributed.clusters"):
-        monkeypatch.setattr(f"{where}.DISK_VALUES", 20_000)
+    monkeypatch.setattr("madbayes.kmeans.solve.DISK_VALUES", 20_000)
     monkeypatch.setattr("madbayes.kmeans.solve.CORE_ROWS", (2_000, 4_000))
-    monkeypatch.setattr("madbayes.distributed.clusters.PATH_ROWS", 4_000)
+    monkeypatch.setattr("madbayes.kmeans.solve.PATH_ROWS", 4_000)
     X = blobs(20_000, 4, 6, seed=3)
     weight = np.ones(20_000)
     weight[::7] = 0.0

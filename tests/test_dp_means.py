@@ -9,9 +9,9 @@ from hypothesis.extra.numpy import arrays
 from reference.dp_means import dp_means as plain_dp_means
 from reference.farthest_first import farthest_first as plain_farthest_first
 
-import madbayes.kmeans.dp_means as module
+import madbayes.kmeans.algorithm1 as module
 from madbayes import DPMeans, penalties
-from madbayes._partition import assignment as partition_module
+from madbayes._partition import partition as partition_module
 from madbayes._rows import blocks as engine_blocks
 
 

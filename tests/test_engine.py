@@ -31,9 +31,10 @@ from madbayes._jit.vectors import (
     plain_within,
     within,
 )
-from madbayes._partition import assignment as partition_module
 from madbayes._partition import bound_history as history_module
 from madbayes._partition import draws, moves
+from madbayes._partition import partition as partition_module
+from madbayes._partition import segment as segment_module
 from madbayes._partition.partition import Partition
 from madbayes._partition.prepared_centers import FEW_GROUPS, make_groups, make_scratch, prepare
 from madbayes._partition.ward import merge_below, ward_tree
@@ -215,7 +216,7 @@ import warnings
 import numpy as np
 import scipy.sparse as sp
 from madbayes import DPMeans, KMeans
-from madbayes._partition import assignment as partition_module
+from madbayes._partition import partition as partition_module
 from madbayes._partition import bound_history as history_module
 from reference.dp_means import dp_means
 from reference.kmeans import kmeans
@@ -302,26 +303,37 @@ def test_kernels_stay_within_their_buffers(n, monkeypatch):
     monkeypatch.setattr(partition_module, "SMALL", 0)
     guarded = Guarded()
     for name in ("make_scratch", "make_direct_scratch"):
-        make = getattr(partition_module, name)
+        make = getattr(segment_module, name)
 
         def with_guards(*args, make=make):
             return type(made := make(*args))(*map(guarded, made))
 
-        monkeypatch.setattr(partition_module, name, with_guards)
+        monkeypatch.setattr(segment_module, name, with_guards)
+    first = segment_module.first_state
+
+    def with_guarded_rows(*args):
+        state = first(*args)
+        return state._replace(labels=guarded(state.labels), upper=guarded(state.upper))
+
+    monkeypatch.setattr(segment_module, "first_state", with_guarded_rows)
     r = np.random.default_rng(n)
     for d, k in ((2, 1), (6, 129), (7, 19), (15, 21), (17, 41), (257, 5), (16, 161)):
         X = np.round(r.normal(size=(n, d)), 1).astype(np.float32)
         centers = r.normal(size=(k, d))
-        with workers(1) as run:
-            partition = Partition(Rows(X), None, run)
-            for name in ("labels", "_upper"):
-                setattr(partition, name, guarded(getattr(partition, name)))
+        with workers(1):
+            partition = Partition(Rows(X))
             for _ in range(3):
                 partition.assign(centers, 0.5 * d)
                 d2 = ((X[:, None, :].astype(np.float64) - centers) ** 2).sum(axis=2)
                 np.testing.assert_allclose(d2[np.arange(n), partition.labels], d2.min(axis=1))
                 centers = partition.means(centers)
     guarded.check()
+
+
+def all_bounds(partition):
+    """Squared bounds of all rows, to their own centre and to any other."""
+    parts = [partition.squared_bounds(state) for _, state in partition.shares_and_states()]
+    return (np.concatenate(column) for column in zip(*parts, strict=True))
 
 
 @pytest.mark.parametrize("d", [1, 3, 6, 7, 40])
@@ -334,12 +346,12 @@ def test_small_problems_have_the_labels_of_large_ones(d, dtype, monkeypatch):
     for small in (0, 10**9):
         monkeypatch.setattr(partition_module, "SMALL", small)
         centers = X[:50].astype(np.float64)
-        with workers(2) as run:
-            partition = Partition(Rows(X), weight, run)
+        with workers(2):
+            partition = Partition(Rows(X, weight=weight))
             for _ in range(4):
                 moved = partition.assign(centers, 2.0 * d)
-                far = partition.far_rows(0, len(X), len(X))
-                upper, lower = partition.squared_bounds()
+                far = partition.far_rows(0, len(X), len(X)).at
+                upper, lower = all_bounds(partition)
                 found.append((partition.labels.copy(), far, moved, centers, partition.sse))
                 d2 = np.sort(((X[:, None].astype(float) - centers) ** 2).sum(axis=2), axis=1)
                 assert (upper >= d2[:, 0] * (1 - 1e-12)).all()
@@ -365,15 +377,15 @@ def test_centres_that_wander_and_groups_without_centres(together, monkeypatch):
         scratch.place.fill(0)
         return scratch
 
-    monkeypatch.setattr(partition_module, "make_scratch", poisoned)
+    monkeypatch.setattr(segment_module, "make_scratch", poisoned)
     monkeypatch.setattr(partition_module, "SMALL", 0)
     r = np.random.default_rng(0)
     X = r.normal(size=(1500, 12)).astype(np.float32)
     centers = r.normal(size=(600, 12))
     if together:
         centers[:300] = centers[np.linspace(0, 599, FEW_GROUPS).astype(int)] = 3.0
-    with workers(2) as run:
-        partition = Partition(Rows(X), None, run)
+    with workers(2):
+        partition = Partition(Rows(X))
         for step in (1.0, 0.1, 0.01, 0.001):
             partition.assign(centers)
             d2 = ((X[:, None, :] - centers[None, :, :]) ** 2).sum(axis=2)
@@ -495,14 +507,14 @@ def test_rows_that_float32_hardly_tells_apart(size, dtype, monkeypatch):
     X = np.repeat(near, 25, axis=0) + 1e-6 * r.normal(size=(1000, 9)) * r.random((1000, 1)) ** 9 + 3
     X = (X * size).astype(dtype)
     centers = X[::20].astype(np.float64)
-    with workers(1) as run:
-        partition = Partition(Rows(X), None, run)
+    with workers(1):
+        partition = Partition(Rows(X))
         for _ in range(5):
             moved = partition.assign(centers)
             d2 = ((X[:, None].astype(np.float64) / size - centers / size) ** 2).sum(axis=2)
             own = d2[np.arange(len(X)), partition.labels]
             np.testing.assert_allclose(own, d2.min(axis=1), rtol=1e-12)
-            upper, lower = partition.squared_bounds()
+            upper, lower = all_bounds(partition)
             assert (upper / size >= own * size * (1 - 1e-12)).all()
             d2[np.arange(len(X)), partition.labels] = np.inf
             assert (lower / size <= d2.min(axis=1) * size * (1 + 1e-12)).all()
@@ -518,8 +530,8 @@ def test_bounds_from_many_passes_hold(passes, monkeypatch):
     X = r.normal(size=(6000, 9)).astype(np.float32)
     centers = X[:60].astype(np.float64)
     home = centers.copy()
-    with workers(2) as run:
-        partition = Partition(Rows(X), None, run)
+    with workers(2):
+        partition = Partition(Rows(X))
         for turn in range(25):
             rows = (0, 6000) if turn % 7 != 5 else (1000, 3000)  # a part of them only
             partition.assign(centers, 20.0 if turn % 6 == 4 else None, rows)
@@ -527,7 +539,7 @@ def test_bounds_from_many_passes_hold(passes, monkeypatch):
             own = d2[np.arange(len(X)), partition.labels]
             here = slice(*rows)
             np.testing.assert_array_equal(own[here], d2.min(axis=1)[here])
-            upper, lower = partition.squared_bounds()
+            upper, lower = all_bounds(partition)
             assert (upper >= own * (1 - 1e-12)).all()
             d2[np.arange(len(X)), partition.labels] = np.inf
             assert (lower <= d2.min(axis=1) * (1 + 1e-12)).all()
@@ -587,8 +599,8 @@ def test_a_centre_that_comes_back_from_far_away(monkeypatch):
     near = r.normal(size=(40, 8))
     far = near.copy()
     far[::2] += 1e60
-    with workers(1) as run:
-        partition = Partition(Rows(X), None, run)
+    with workers(1):
+        partition = Partition(Rows(X))
         for centers in (near, far, near, far * 0.5, near + 0.01):
             partition.assign(centers)
             d2 = ((X[:, None] - centers) ** 2).sum(axis=2)

@@ -16,7 +16,6 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from madbayes._rows.row_kernels import read_only
 from madbayes._rows.rows import Rows
-from madbayes._rows.threads import serial
 from madbayes.features import (
     BPMeans,
     CollapsedBPMeans,
@@ -27,7 +26,7 @@ from madbayes.features import (
     sums,
 )
 from madbayes.features import bounds as bounds_of_rows
-from madbayes.features.allocation import new_state
+from madbayes.features.allocation import Allocation
 from madbayes.features.bounds import Bounds
 from madbayes.features.extrapolation import Ahead
 from madbayes.features.greedy import greedy
@@ -345,7 +344,7 @@ def test_trees_and_sums_find_the_same(shape, kind, monkeypatch):
         monkeypatch.setattr(sums, "MANY", 0)
         monkeypatch.setattr(sums, "SUM", each)
         monkeypatch.setattr(sums, "tree_cost", lambda *_: tree)
-        state = new_state(Rows(X), None, serial)
+        state = Allocation(Rows(X))
         state.put(rng.random((700, shape[0])) < 0.5, A)
         state.assign("exact")
         return state.error
@@ -388,7 +387,7 @@ def test_bounds_pass_by_rows_that_stay(kind, by_sums, monkeypatch):
     elif kind == "far":  # and one feature that goes there
         X, A[0] = X + 1e6, 1e6
     monkeypatch.setattr(sums, "BOTH", 1e9 if by_sums else 0.0)
-    plain, bound = (new_state(Rows(X), weight, serial) for _ in range(2))
+    plain, bound = (Allocation(Rows(X, weight=weight)) for _ in range(2))
     for state in (plain, bound):
         state.put(np.zeros((3000, 5)), A)
     bounds, passed_by = Bounds(), 0
@@ -411,7 +410,7 @@ def test_bounds_pass_by_rows_that_stay(kind, by_sums, monkeypatch):
 def test_features_that_go_on_are_counted_from_there():
     """After `move` a pass with bounds leaves what a pass over all rows does."""
     X = np.random.default_rng(5).normal(size=(3000, 4))
-    plain, bound = (new_state(Rows(X), None, serial) for _ in range(2))
+    plain, bound = (Allocation(Rows(X)) for _ in range(2))
     bounds, ahead, moved = Bounds(), (Ahead(), Ahead()), 0
     for state in (plain, bound):
         state.put(np.zeros((3000, 5)), X[:5])
@@ -432,7 +431,7 @@ def test_going_ahead_takes_fewer_passes(shape, K, monkeypatch):
     X = np.random.default_rng(6).normal(size=shape)
 
     def passes():
-        state = new_state(Rows(X), None, serial)
+        state = Allocation(Rows(X))
         greedy(state, np.random.RandomState(0), 0.0, K)
         _, n_iter, converged = k_features(state, assignment="exact", max_iter=300, least=1e-6)
         assert converged
@@ -459,7 +458,7 @@ def test_bounds_change_no_result(model, monkeypatch):
 @pytest.mark.parametrize("shape, K", [((600, 8), 8), ((1500, 3), 8), ((200, 6), 14)])
 def test_noise_is_not_searched_for_ever(shape, K, effort):
     X = np.random.default_rng(0).standard_normal(shape)
-    state = new_state(Rows(X), None, serial)
+    state = Allocation(Rows(X))
     patience = budget.default_patience(shape, effort)
     rng = np.random.RandomState(0)
     search.grow(state, rng, 0.0, K, 3)

@@ -10,7 +10,7 @@ from sklearn.cluster import KMeans as SklearnKMeans
 from sklearn.exceptions import ConvergenceWarning
 
 from madbayes import KMeans
-from madbayes._partition import assignment as partition_module
+from madbayes._partition import partition as partition_module
 from madbayes._partition.partition import Partition
 from madbayes._rows.rows import Rows
 from madbayes._rows.threads import workers
@@ -237,9 +237,9 @@ def test_the_history_is_measured_and_never_rises(metric, dtype):
     history = KMeans(150, metric=metric, random_state=0, tol=0).fit(X).objective_history_
     assert (np.diff(history) <= 0).all()
     unit = metric == "cosine"
-    with workers(1) as run:
-        partition = Partition(Rows(X, unit=unit), None, run, unit=unit)
-        centers = partition.source.take(np.arange(150))
+    with workers(1):
+        partition = Partition(Rows(X, unit=unit))
+        centers = partition.rows.take(np.arange(150))
         for _ in range(3):
             partition.assign(centers)
             centers = partition.means(centers)

@@ -245,13 +245,13 @@ def test_weights_count_rows(model):
 def test_a_dissimilarity_does_not_depend_on_the_rows_around_it(metric):
     X = np.random.default_rng(0).normal(size=(97, 40)) + 5
     X[3] = 0
-    with workers(1) as run:
-        whole = engine.matrix(X, metric, {}, run)
+    with workers(1):
+        whole = engine.matrix(X, metric, {})
         for rows in ([0, 3], range(50), [7, 96, 20]):
             at = np.array(rows)
-            some = engine.matrix(X[at], metric, {}, run)
+            some = engine.matrix(X[at], metric, {})
             np.testing.assert_array_equal(some, whole[np.ix_(at, at)])
-            np.testing.assert_array_equal(engine.to_points(X, X[at], metric, {}, run), whole[:, at])
+            np.testing.assert_array_equal(engine.to_points(X, X[at], metric, {}), whole[:, at])
 
 
 def test_cosine_with_rows_of_zeros():
@@ -261,8 +261,8 @@ def test_cosine_with_rows_of_zeros():
     assert model.labels_[2] == model.labels_[3] and len(set(model.labels_)) == 3
     D = model.transform(X)
     np.testing.assert_array_equal(np.delete(D[2], model.labels_[2]), 1.0)
-    with workers(1) as run:
-        whole = [engine.matrix(rows, "cosine", {}, run) for rows in (X, sp.csr_array(X))]
+    with workers(1):
+        whole = [engine.matrix(rows, "cosine", {}) for rows in (X, sp.csr_array(X))]
     np.testing.assert_allclose(*whole, atol=1e-15)
 
 

@@ -11,7 +11,6 @@ from sklearn.metrics import adjusted_rand_score
 
 from madbayes import DPMeans, penalties
 from madbayes._partition.ward import cut_tree, merge_below, ward_tree
-from madbayes._rows.threads import serial
 from madbayes.howmany.halves import DOUBT, add_up, make_halves, score_levels
 from madbayes.howmany.links import link_strengths, score
 from madbayes.howmany.staircase import lower_hull
@@ -240,8 +239,8 @@ def test_a_first_look_is_near_the_test_of_all_rows_and_never_the_answer():
     r = np.random.RandomState(0)
     centers = r.uniform(0, 40, (60, 8))
     X = centers[r.randint(60, size=20_000)] + r.standard_normal((20_000, 8))
-    halves = make_halves(X, np.ones(len(X)), 600, 1, np.random.default_rng(0), serial)
-    scores = score_levels(halves, 1, 300, serial)
+    halves = make_halves(X, np.ones(len(X)), 600, 1, np.random.default_rng(0))
+    scores = score_levels(halves, 1, 300)
     assert max(scores, key=lambda k: scores[k][0]) == 60
     looked_at = [k for k, (_, confirmed) in scores.items() if confirmed is None]
     assert min(looked_at) < 25 and max(looked_at) > 128

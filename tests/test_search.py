@@ -12,9 +12,11 @@ from sklearn.cluster import KMeans as SklearnKMeans
 from sklearn.datasets import load_digits, load_iris
 
 from madbayes import DPMeans, KMeans
-from madbayes._partition.lloyd import lloyd_labels, lloyd_passes
+from madbayes._partition.lloyd import LloydRows, follow, lloyd
 from madbayes._partition.lloyd_kernels import lloyd_by_columns
-from madbayes._partition.nearest_plain import nearest_by_products, nearest_centers
+from madbayes._partition.nearest_plain import find_nearest, nearest_by_products
+from madbayes._partition.partition import Partition
+from madbayes._rows.rows import Rows
 from madbayes._search import driver
 from madbayes._search.price import fixed
 from madbayes.kmeans import dense_space
@@ -280,8 +282,9 @@ def test_products_leave_nothing_to_rounding(shift):
     r = np.random.RandomState(0)
     X = np.vstack([r.randint(0, 3, (200, 20)), r.randn(200, 20)]) + shift
     C = np.vstack([X[r.choice(400, 60)], X[:5], r.randn(5, 20) * 1e3])  # ties among them
-    for found, plain in zip(nearest_by_products(X, C), nearest_centers(X, C), strict=True):
-        np.testing.assert_array_equal(found, plain)
+    plain = np.empty(400, np.int64)
+    find_nearest(X, C, plain, np.zeros(len(C), np.int64))
+    np.testing.assert_array_equal(nearest_by_products(X, C), plain)
 
 
 def test_passes_by_products_are_those_of_the_partition():
@@ -289,10 +292,12 @@ def test_passes_by_products_are_those_of_the_partition():
     X = r.randn(1500, 200) + 3 * r.randn(20, 200)[r.randint(0, 20, 1500)]
     w, seeds = r.uniform(0.5, 2, 1500), X[r.choice(1500, 100, replace=False)]
     assert seeds.size * len(X) > 2**24
-    labels = lloyd_passes(X, seeds, w, 3)[0]
-    np.testing.assert_array_equal(
-        lloyd_labels(X, seeds, w, 3), np.unique(labels, return_inverse=True)[1]
-    )
+    partition = Partition(Rows(X, weight=w))
+    expected = follow(partition, seeds, 3)
+    labels, centers, error = lloyd(X, seeds, w, 3)
+    np.testing.assert_array_equal(labels, np.unique(partition.labels, return_inverse=True)[1])
+    np.testing.assert_allclose(centers, expected[partition.counts() > 0])
+    assert error == pytest.approx(partition.sse)
 
 
 @pytest.mark.parametrize("columns", [3, 40])
@@ -300,7 +305,9 @@ def test_passes_ahead_of_the_means_are_the_same_for_few_rows_and_for_many(column
     r = np.random.RandomState(1)
     X, w = r.randn(6000, columns), r.uniform(0.5, 2, 6000)
     seeds = np.vstack([X[r.choice(6000, 12)], r.randn(2, columns) + 50])  # two that get no rows
-    labels, centers, error = lloyd_passes(X, seeds, w, 25, ahead=True)
+    partition = Partition(Rows(X, weight=w))
+    centers = follow(partition, seeds, 25, ahead=True)
+    labels, error = partition.labels, partition.sse
     plain = lloyd_by_columns(np.ascontiguousarray(X.T), w, seeds, 25, 0.0, ahead=1.0)
     np.testing.assert_array_equal(labels, plain[0])
     np.testing.assert_allclose(centers, plain[1])
@@ -313,7 +320,8 @@ def test_directions_ahead_of_the_means_keep_their_error():
     r = np.random.RandomState(2)
     X = r.randn(5000, 6)
     X /= np.linalg.norm(X, axis=1, keepdims=True)
-    labels, centers, error = lloyd_passes(X, X[:9], np.ones(5000), 7, unit=True, ahead=True)
+    rows = LloydRows(X, np.ones(5000), unit=True)
+    labels, centers, error = rows.lloyd(X[:9], 7, 0.0, ahead=True)
     np.testing.assert_allclose(np.linalg.norm(centers, axis=1), 1.0)
     assert error == pytest.approx(((X - centers[labels]) ** 2).sum(), rel=1e-6)
 

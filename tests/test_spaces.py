@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from madbayes._rows.threads import serial
 from madbayes._search.driver import descend, search
 from madbayes._search.price import SharedPrice, per_cluster
 from madbayes._search.space import Crossing, Halving
@@ -22,7 +21,7 @@ def rows():
 
 def kernel_space():
     X, w = rows(), np.ones(60)
-    gram = Gram.of_matrix(X @ X.T, serial)
+    gram = Gram.of_matrix(X @ X.T)
     return KernelSpace(gram, w, per_cluster(60.0, None, 60), features_of(gram, w))
 
 
@@ -51,7 +50,7 @@ def test_moves_and_descents_never_raise_the_objective(name):
         for step in space.moves():
             assert step(now).objective <= now.objective * (1 + 1e-12)
         history = [now.objective]
-        end = descend(space, now, np.random.RandomState(1), serial, history)
+        end = descend(space, now, np.random.RandomState(1), history)
         assert np.diff(history).max(initial=0) <= 0
         assert end.objective == pytest.approx(space.division(end.labels).objective)
         assert end.k == 3
@@ -95,7 +94,7 @@ def test_what_is_called_indivisible_is_so(name):
         one = space.part(rows_of, len(rows_of))
         whole = one.division(np.zeros(len(rows_of), np.int64))
         if space.indivisible(rows_of, whole.centers[0]):
-            best, _ = search(one, random_state=np.random.RandomState(0), run=serial)
+            best, _ = search(one, random_state=np.random.RandomState(0))
             assert best.k == 1
 
 
@@ -104,7 +103,7 @@ def test_the_search_finds_the_groups(name):
     space = SEARCHED[name]
     first = [*space.first_centers(np.random.RandomState(0))]
     assert first and all(np.isfinite(C).all() for C in first)
-    best, history = search(space, random_state=np.random.RandomState(0), run=serial)
+    best, history = search(space, random_state=np.random.RandomState(0))
     assert [len(set(best.labels[a : a + 20].tolist())) for a in (0, 20, 40)] == [1, 1, 1]
     assert best.k == 3
     assert np.diff(history).max(initial=0) <= 0

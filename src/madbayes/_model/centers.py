@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 
+from madbayes._model.calibration import calibrate_shares
 from madbayes._model.clusterer import Clusterer
 from madbayes._model.dispatch import anywhere
 from madbayes._model.novelty_mixin import FEW_ROWS, Closest, without_direction, without_row
@@ -12,7 +13,7 @@ from madbayes._rows.checks import check_rows, check_weight, is_cosine, weight_of
 from madbayes._rows.frame import frame_of
 from madbayes._rows.row_kernels import distances_to, row_errors
 from madbayes._rows.rows import Rows, segments
-from madbayes._rows.threads import workers
+from madbayes._rows.threads import together, workers
 
 PREDICTED = 2**24  # values whose bounds are held at a time
 
@@ -51,7 +52,7 @@ class CentersMixin(Clusterer):
         source = Rows(X, unit=self._unit)
         centers = np.ascontiguousarray(self._exact_centers())
         out = np.empty((source.n, centers.shape[0]), dtype=dtype)
-        with workers(self.n_jobs) as run:
+        with workers(self.n_jobs):
 
             def partial(cut: tuple[int, int]) -> None:
                 for a, b, block in source.blocks(*cut):
@@ -67,7 +68,7 @@ class CentersMixin(Clusterer):
                         with np.errstate(over="ignore"):
                             out[first : first + rows.shape[0]] = of(squared).T
 
-            run(partial, segments(source.n, 1))
+            together(partial, source.cuts)
         return out
 
     @anywhere
@@ -92,8 +93,8 @@ class CentersMixin(Clusterer):
             for a, b, block in source.blocks(*cut):
                 row_errors(block, labels[a:b], centers, out[a:b])
 
-        with workers(self.n_jobs, enough=len(labels) > FEW_ROWS) as run:
-            run(partial, segments(len(labels), 1))
+        with workers(self.n_jobs, enough=len(labels) > FEW_ROWS):
+            together(partial, segments(len(labels), 1))
         return out
 
     def _held_out(
@@ -121,14 +122,14 @@ class CentersMixin(Clusterer):
         centers, n = self._exact_centers(), X.shape[0]
         labels, error = np.empty(n, np.int32), 0.0
         step = max(4096, PREDICTED // X.shape[1])
-        with workers(self.n_jobs) as run:
+        with workers(self.n_jobs):
             for a in range(0, n, step):
                 b = min(n, a + step)
                 w = None if weight is None else weight[a:b]
                 part = X if b - a == n else X[a:b]
-                source = Rows(part, unit=self._unit)
+                source = Rows(part, unit=self._unit, weight=w)
                 frame = None if errors else frame_of(centers, source)
-                partition = Partition(source, w, run, frame, once=True, errors=errors)
+                partition = Partition(source, frame, once=True, errors=errors)
                 partition.assign(centers)
                 labels[a:b], error = partition.labels, error + partition.sse
         return labels, error
@@ -141,10 +142,17 @@ class CentersMixin(Clusterer):
         self._centers = centers
         self.cluster_centers_ = centers.astype(dtype)
 
-    def _store_result(self, result: Any, penalty: float, dtype: np.dtype) -> None:
+    def _calibrate_rows(self, rows: Any, labels: Any) -> None:
+        """Store how far the rows of the fit are from their clusters, wherever the rows are."""
+        if rows.executor.remote:
+            calibrate_shares(self, rows, labels)
+        else:
+            self._calibrate(rows.X, labels, rows.weight if rows.weighted else None)
+
+    def _store_result(self, rows: Any, result: Any, penalty: float) -> None:
         """Of an algorithm that finds the number of clusters (a `Clustering`)."""
-        self.labels_ = result.labels
-        self._store_centers(result.centers, dtype)
+        self.labels_ = rows.public(result.labels)
+        self._store_centers(result.centers, rows.dtype)
         self.n_clusters_ = result.k
         self.penalty_ = penalty
         self.objective_ = result.objective

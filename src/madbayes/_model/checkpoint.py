@@ -18,6 +18,7 @@ import numpy as np
 from madbayes._model.fitting import Options
 from madbayes._partition.partition import Partition
 from madbayes._partition.snapshot import fingerprint, put, take
+from madbayes._rows.frame import Frame
 from madbayes._storage.container import Kind, read, refusing, write
 from madbayes._storage.encoding import Encoder, decode
 from madbayes._storage.saving import versions
@@ -128,10 +129,12 @@ class Passes:
 NOT_KEPT = Passes()
 
 
-def checkpoint_of(model: Any, rows: Any) -> tuple[Checkpoint | None, Options]:
+def checkpoint_of(
+    model: Any, rows: Any, frame: Frame, options: Options
+) -> tuple[Checkpoint | None, Options]:
     """The file that a fit of a printed algorithm is kept in, if it is; and the options, with the
-    random numbers as they were when the fit began. `rows`: a `Problem`."""
-    options, path = rows.options, model.checkpoint
+    random numbers as they were when the fit began."""
+    path = model.checkpoint
     if path is None:
         return None, options
     if model.algorithm == "search":
@@ -139,11 +142,9 @@ def checkpoint_of(model: Any, rows: Any) -> tuple[Checkpoint | None, Options]:
             f"checkpoint={path!r} is for algorithm='paper', whose passes can be gone on with; the "
             "search has none to go on with. Leave it out."
         )
-    source = rows.source
-    known = fingerprint(source, rows.weight, rows.frame)
     begun = np.random.RandomState()
     begun.set_state(options.random_state.get_state())
-    about = describe(model, rows.X.shape, source.dtype, known)
+    about = describe(model, (rows.n, rows.d), rows.dtype, fingerprint(rows, frame))
     file = Checkpoint(path, about, random_state=begun)
     if file.past is not None:
         file.always = {"random_state": file.past["random_state"]}

@@ -10,7 +10,6 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
 from madbayes._rows.checks import check_choice, check_count, check_penalty
-from madbayes._rows.threads import Run
 from madbayes.howmany.staircase import Staircase
 
 AUTOMATIC = ("path_", "evidence_", "coreset_size_", "coreset_error_")  # what only some fits leave
@@ -27,11 +26,10 @@ class Options(NamedTuple):
     max_iter: int
     random_state: np.random.RandomState
 
-    def for_search(self, run: Run) -> dict[str, Any]:
+    def for_search(self) -> dict[str, Any]:
         """What the search wants to know (`_search/driver.py`)."""
         return {
             "random_state": self.random_state,
-            "run": run,
             "effort": self.effort,
             "n_init": self.n_init,
         }

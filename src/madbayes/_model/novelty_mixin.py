@@ -171,8 +171,8 @@ class NoveltyMixin(ABC):
         known = np.isfinite(costs)
         r = costs[known] ** self._distance_power
         stands_for = (weight * stands_for)[known]
-        with workers(self.n_jobs, enough=r.size > FEW_ROWS) as run:
-            self.novelty_quantiles_ = calibrate(r, label[known], stands_for, k, run)
+        with workers(self.n_jobs, enough=r.size > FEW_ROWS):
+            self.novelty_quantiles_ = calibrate(r, label[known], stands_for, k)
         self._novelty_few = few
 
     # What an estimator brings

@@ -13,7 +13,8 @@ AT_ONCE = 2**14  # rows
 class History:
     """The centres (scaled) of the passes that bounds are from, and `path` (see `Centers`)."""
 
-    def __init__(self) -> None:
+    def __init__(self, single: bool = False) -> None:
+        self._single = single  # one pass: centres of more would have to travel to the rows
         self._passes = np.empty((0, 0, 0))
         self._count = 0
         self.path = np.empty(0, np.float32)
@@ -27,7 +28,7 @@ class History:
 
     def restart(self, n: int, centers: np.ndarray) -> None:
         """From here on; n rows."""
-        most = max(1, min(MOST_PASSES, n // (PASS_ROWS * len(centers))))
+        most = 1 if self._single else max(1, min(MOST_PASSES, n // (PASS_ROWS * len(centers))))
         self._passes, self._count = np.empty((most, *centers.shape)), 0
         self.add(centers)
 

@@ -39,13 +39,10 @@ def pairs_of(columns, C):
     return D
 
 
-def lloyd(X, w, C, passes):
-    """At most so many passes; clusters without rows are dropped. Labels, centres, squared error."""
-    return lloyd_by_columns(np.ascontiguousarray(X.T), w, C, passes)[:3]
-
-
 def lloyd_by_columns(columns, w, C, passes, gain=-np.inf, limit=np.inf, hope=1.0, ahead=0.0):
-    """`lloyd` of rows given by their columns; returns the number of passes too.
+    """Labels, centres, squared error and passes, of rows given by their columns.
+
+    At most so many passes; clusters without rows are dropped.
 
     It ends when a pass gains less than a share `gain` of the error, or less than what the error is
     above `limit`, over `hope`. `ahead=1.0`: centres go beyond their means (`lloyd.follow`).

@@ -90,15 +90,10 @@ def close_gaps(z, N):
     return k
 
 
-def nearest_centers(X, C):
-    """The nearest of the centres for each row, numbered without gaps, and how many have rows."""
-    z, N = np.empty(len(X), np.int64), np.zeros(len(C), np.int64)
-    find_nearest(X, C, z, N)
-    return z, close_gaps(z, N)
-
-
 def nearest_by_products(X, C):
-    """The same by one matrix product; rows that its rounding leaves in doubt are looked at again.
+    """The nearest of the centres for each row.
+
+    By one matrix product; rows that its rounding leaves in doubt are looked at again.
 
     Of x·c - ‖c‖²/2 a product gets each of the d + 2 terms wrong by 2⁻⁵³ of ‖x‖‖c‖ + ‖c‖² at most.
     """
@@ -114,4 +109,4 @@ def nearest_by_products(X, C):
     again = np.empty(len(doubt), np.int64)
     find_nearest(X[doubt], C, again, np.zeros(len(C), np.int64))
     z[doubt] = again
-    return z, close_gaps(z, np.bincount(z, minlength=len(C)))
+    return z

@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 from scipy.special import log_ndtr, ndtr, ndtri_exp
 
-from madbayes._rows.threads import Run, serial
+from madbayes._rows.threads import together
 
 RATE = 0.001  # of novel=True
 LEVELS = np.arange(-12, 25) / 4.0  # normal scores of the shares that are kept: .9987 to 1e-9
@@ -137,9 +137,7 @@ def quantiles(r: np.ndarray, weight: np.ndarray) -> np.ndarray:
     return np.maximum.accumulate(out)
 
 
-def calibrate(
-    r: np.ndarray, label: np.ndarray, weight: np.ndarray, k: int, run: Run = serial
-) -> np.ndarray:
+def calibrate(r: np.ndarray, label: np.ndarray, weight: np.ndarray, k: int) -> np.ndarray:
     """3. For each of k clusters the distances that `SHARES` of its new rows reach, (k, 37).
 
     r: held-out distances of rows, each of which stands for `weight` of them.
@@ -150,7 +148,7 @@ def calibrate(
     largest = float(r.max())
     if not 1 / SQUARED < largest < SQUARED and largest > 0:  # r² would leave the range of float64
         unit = 2.0 ** np.floor(np.log2(largest))
-        table = calibrate(r / unit, label, weight, k, run)
+        table = calibrate(r / unit, label, weight, k)
         with np.errstate(over="ignore"):
             return np.where(table < FARTHEST, np.minimum(table * unit, FARTHEST), FARTHEST)
     size, without = sizes(r, label, weight, k)
@@ -170,7 +168,7 @@ def calibrate(
             out[c] = np.where(mine < FARTHEST, own * mine + (1.0 - own) * out[c], out[c])
 
     large = np.flatnonzero(drawn >= OWN_ROWS)
-    run(some, [large[a : a + AT_ONCE] for a in range(0, large.size, AT_ONCE)])
+    together(some, [large[a : a + AT_ONCE] for a in range(0, large.size, AT_ONCE)])
     return np.maximum.accumulate(out, axis=1)
 
 

@@ -4,8 +4,8 @@ import numpy as np
 
 from madbayes._partition.nearest_sparse import sparse_distances_to
 from madbayes._rows.row_kernels import distances_to, project
-from madbayes._rows.rows import Rows, segments
-from madbayes._rows.threads import Run
+from madbayes._rows.rows import Rows
+from madbayes._rows.threads import together
 
 SEED_ROWS = 2**17  # rows among which first centres are looked for …
 ROWS_PER_SEED = 64  # … or so many for each of them, if that is more
@@ -31,7 +31,7 @@ def squared_distances(source: Rows, first: int, last: int, points: np.ndarray) -
     return out
 
 
-def draw_order(source: Rows, run: Run) -> np.ndarray:
+def draw_order(source: Rows) -> np.ndarray:
     """An order of the rows that does not depend on how they are stored.
 
     Rows are drawn along it by their cumulative weight, so a shuffled table, or weights instead of
@@ -47,16 +47,14 @@ def draw_order(source: Rows, run: Run) -> np.ndarray:
         for a, b, block in source.blocks(*cut):
             project(block, direction, key[a:b])
 
-    run(partial, segments(source.n, 1))
+    together(partial, source.cuts)
     return np.argsort(key, kind="stable")
 
 
-def random_rows(
-    source: Rows, weight: np.ndarray, k: int, random_state: np.random.RandomState, run: Run
-) -> np.ndarray:
+def random_rows(source: Rows, k: int, random_state: np.random.RandomState) -> np.ndarray:
     """k different rows, drawn with probabilities proportional to their weights."""
-    order = draw_order(source, run)
-    mass = (weight if weight.shape[0] else np.ones(source.n))[order]
+    order = draw_order(source)
+    mass = source.take_weights(order)
     size = min(k, int(np.count_nonzero(mass)))
     drawn = []
     for _ in range(size):
@@ -67,33 +65,30 @@ def random_rows(
     return source.take(order[np.resize(drawn, k)])
 
 
-def kmeans_plus_plus(
-    source: Rows, weight: np.ndarray, k: int, random_state: np.random.RandomState, run: Run
-) -> np.ndarray:
+def kmeans_plus_plus(source: Rows, k: int, random_state: np.random.RandomState) -> np.ndarray:
     """k rows, each drawn in proportion to its squared distance from those before it.
 
     Arthur & Vassilvitskii 2007, greedy form: of 2 + log k drawn rows the one that lowers the error
     most is taken.
     """
-    cuts = segments(source.n, 1)
-    weight = weight if weight.shape[0] else np.ones(source.n)
+    cuts, weight = source.cuts, source.weight if source.weighted else np.ones(source.n)
     trials = 2 + int(np.log(k))
     closest = np.full(source.n, np.inf)
-    order = draw_order(source, run)
+    order = draw_order(source)
 
     def errors_with(points: np.ndarray) -> np.ndarray:
         def partial(cut: tuple[int, int]) -> np.ndarray:
             near = np.minimum(closest[cut[0] : cut[1]], squared_distances(source, *cut, points))
             return near @ weight[cut[0] : cut[1]]
 
-        return np.sum(run(partial, cuts), axis=0)
+        return np.sum(together(partial, cuts), axis=0)
 
     def add(point: np.ndarray) -> None:
         def partial(cut: tuple[int, int]) -> None:
             here = closest[cut[0] : cut[1]]
             np.minimum(here, squared_distances(source, *cut, point[None, :])[0], out=here)
 
-        run(partial, cuts)
+        together(partial, cuts)
 
     centers = np.empty((k, source.d))
     for c in range(k):

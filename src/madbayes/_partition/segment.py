@@ -1,46 +1,326 @@
-"""What is found out about the rows of one segment, or settled for all: steps of `partition`.
+"""What happens to the rows of a share, as functions: (share, state, …) → state.
 
-Rows of a segment can be in this process or on another machine; these functions are the same there.
+The state of a share is a value, and the rows of a share can be in this process or on another
+machine: `Partition` maps these functions over the shares of a table and knows nothing else of them.
+Functions that return a state may write into the one that they are given; an executor that needs it
+unchanged hands over a copy.
 """
+
+from typing import NamedTuple
 
 import numpy as np
 
+from madbayes._partition.bound_history import bounds_now, make_marks
+from madbayes._partition.bounds import Centers, Marks, RowState, Tally
+from madbayes._partition.nearest_direct import assign_direct
+from madbayes._partition.nearest_plain import assign_plain
+from madbayes._partition.nearest_products import assign_products
+from madbayes._partition.nearest_sparse import assign_sparse
+from madbayes._partition.prepared_centers import make_direct_scratch, make_scratch
 from madbayes._partition.seeding import squared_distances
-from madbayes._rows.row_kernels import distances_to, open_clusters, row_errors
-from madbayes._rows.rows import Rows
+from madbayes._partition.tallies import Report, empty_tally, report, room_for
+from madbayes._rows.row_kernels import (
+    distances_to,
+    open_clusters,
+    row_errors,
+    squared_error,
+    tally_rows,
+)
+from madbayes._rows.row_kernels import offer as offer_rows
+from madbayes._rows.rows import Cut, Share
+from madbayes._rows.threads import working_memory
+
+NO_FLAGS = np.empty(0, dtype=np.uint8)
+NO_BOUNDS = {"upper": np.empty(0, np.float32), "lower": np.empty((0, 0), np.float32)}
+NO_MARKS = make_marks(0, 0)
 
 
-def scatter(source: Rows, weight: np.ndarray, mean: np.ndarray, cut: tuple[int, int]) -> float:
-    """Σ w ‖x - mean‖² of a segment."""
-    d2 = squared_distances(source, *cut, mean)[0]
-    return float((weight[cut[0] : cut[1]] * d2 if weight.shape[0] else d2).sum())
+class State(NamedTuple):
+    """What is remembered of the rows of a share between passes."""
+
+    labels: np.ndarray  # int32; -1: not yet assigned
+    upper: np.ndarray  # float32: see `RowState`
+    lower: np.ndarray  # (rows, groups) float32
+    far: np.ndarray  # uint8: set where weight * squared distance > penalty; or length 0
+    marks: Marks  # the passes that bounds are from, if there are several
+    tallies: list[Tally]  # one for each segment
+
+    def copy(self) -> "State":
+        """One that may be written into."""
+        marks = Marks(*(mark.copy() for mark in self.marks))
+        tallies = [Tally(*(part.copy() for part in tally)) for tally in self.tallies]
+        labels, upper, lower, far = (part.copy() for part in self[:4])
+        return State(labels, upper, lower, far, marks, tallies)
 
 
-def own_distances(
-    block: np.ndarray, weight: np.ndarray, labels: np.ndarray, centers: np.ndarray
-) -> np.ndarray:
-    """The squared distance of each row to the centre of its label; 0 for rows of weight 0."""
-    d2 = np.empty(len(labels))
-    row_errors(block, labels, np.ascontiguousarray(centers, dtype=np.float64), d2)
-    return np.where(weight == 0, 0.0, d2) if weight.shape[0] else d2
+class Pass(NamedTuple):
+    """What every share is told about one pass over the rows."""
+
+    centers: Centers
+    transposed: np.ndarray | None  # the centres by their columns
+    kernel: str  # "plain", "direct", "products" or "sparse"
+    penalty: float | None
+    rows: Cut  # which rows of the table are assigned
+    fresh: bool  # nothing is known of these rows …
+    forget: bool  # … or of any row
+    n_groups: int
+    marks: bool  # bounds carry the number of their pass …
+    keeps: bool  # … from one pass to the next
+    errors: bool  # without them only labels are right
+    use32: bool
 
 
-def open_by_rule(
-    X: np.ndarray,
-    weight: np.ndarray,
-    labels: np.ndarray,
-    centers: np.ndarray,
-    penalty: float,
-    limit: int,
-) -> np.ndarray:
-    """Which rows of X open a cluster, one after the other (KJ Algorithm 1)."""
-    opened = np.empty(min(limit, len(X)), dtype=np.int64)
-    exact = np.ascontiguousarray(centers)
-    return opened[: open_clusters(X, weight, labels, exact, penalty, limit, opened)]
+class Openings(NamedTuple):
+    """New clusters that rows are offered."""
+
+    exact: np.ndarray  # the centres before
+    new: np.ndarray
+    opened_at: np.ndarray  # the rows of the table that opened them
+    half_gap: np.ndarray
+    scale: float
 
 
-def half_gaps(exact: np.ndarray, new: np.ndarray, scale: float) -> np.ndarray:
-    """(k, m) half the distances between centres and new ones, scaled."""
+class Proposals(NamedTuple):
+    """Rows that may open clusters: their numbers in the table, and all that the rule asks for."""
+
+    at: np.ndarray
+    rows: np.ndarray
+    weight: np.ndarray
+    labels: np.ndarray
+
+
+def first_state(share: Share, columns: int) -> State:
+    """Nothing is assigned."""
+    m = share.last - share.first
+    labels, upper = np.full(m, -1, np.int32), np.empty(m, np.float32)
+    tallies = [empty_tally(0, columns) for _ in share.cuts]
+    return State(labels, upper, np.empty((m, 0), np.float32), NO_FLAGS, NO_MARKS, tallies)
+
+
+# Passes
+
+
+def assign(share: Share, state: State, how: Pass) -> State:
+    """Nearest centres for those rows of the share that the pass is about."""
+    m, t = len(state.labels), how.n_groups
+    state = state._replace(tallies=room_for(state.tallies, len(how.centers.exact)))
+    if state.lower.shape[1] != t:
+        state = state._replace(lower=np.empty((m, t), np.float32))
+    if how.penalty is not None and state.far.shape[0] == 0:
+        state = state._replace(far=np.zeros(m, np.uint8))
+    if how.marks and state.marks.lower.shape != (m, t):
+        state = state._replace(marks=make_marks(m, t))
+    if how.forget:
+        forget(state, slice(None))
+    first, last = (row - share.start for row in how.rows)
+    for (a, b), tally in zip(share.cuts, state.tallies, strict=True):
+        a, b = max(a, first), min(b, last)
+        tally.stats[:] = 0.0
+        if a < b:
+            if how.fresh:
+                forget(state, slice(a - share.first, b - share.first))
+            assign_rows(share, (a, b), state, tally, how)
+    return state if how.keeps else state._replace(marks=NO_MARKS)
+
+
+def forget(state: State, rows: slice) -> None:
+    """Nothing is known of these rows."""
+    state.upper[rows], state.lower[rows] = np.inf, 0.0
+    for mark in state.marks:
+        mark[rows] = 0
+
+
+def assign_rows(share: Share, cut: Cut, state: State, tally: Tally, how: Pass) -> None:
+    """The kernel of the pass, block by block."""
+    view, limit = how.centers, np.inf if how.penalty is None else how.penalty
+    flags = how.penalty is not None
+    (k, d), t = view.exact.shape, how.n_groups
+    if how.kernel == "sparse":
+        X, here = share.rows.X, slice(cut[0] - share.first, cut[1] - share.first)
+        rows = row_state(state, here, share.rows.weight[slice(*cut)], flags)
+        args = cut[0], view, how.transposed, rows, tally, limit
+        assign_sparse(X.data, X.indices, X.indptr, *args)
+        return
+    for here, block, weight in share.blocks(cut):
+        rows = row_state(state, here, weight, flags)
+        if how.kernel == "plain":
+            line = working_memory(np.empty, k)
+            assign_plain(block, view.exact, how.transposed, line, view.scale, rows, tally, limit)
+        elif how.kernel == "direct":
+            scratch = working_memory(make_direct_scratch, k, d)
+            assign_direct(block, view, rows, tally, scratch, limit)
+        else:
+            rows = rows if how.errors else rows._replace(**NO_BOUNDS)
+            marks = Marks(*(mark[here] for mark in state.marks))
+            scratch = working_memory(make_scratch, k, d, t)
+            assign_products(block, view, rows, marks, tally, scratch, limit, how.use32)
+
+
+def row_state(state: State, here: slice, weight: np.ndarray, flags: bool) -> RowState:
+    """The rows of a block, as kernels see them."""
+    far = state.far[here] if flags else NO_FLAGS
+    return RowState(state.labels[here], state.upper[here], state.lower[here], weight, far)
+
+
+def offer(share: Share, state: State, openings: Openings, last: int) -> State:
+    """Rows up to row `last` of the table may move to clusters that were opened before them."""
+    exact, new, opened_at, half_gap, scale = openings
+    state = state._replace(tallies=room_for(state.tallies, len(exact) + len(new)))
+    for (a, b), tally in zip(share.cuts, state.tallies, strict=True):
+        tally.stats[:] = 0.0
+        a, b = max(a, int(opened_at[0]) - share.start), min(b, last - share.start)
+        for here, block, weight in share.blocks((a, b)) if a < b else ():
+            rows = row_state(state, here, weight, False)
+            at = share.start + share.first + here.start, new, opened_at
+            offer_rows(block, *at, half_gap, exact, scale, len(exact), rows, tally)
+    return state
+
+
+def recount(share: Share, state: State, k: int) -> State:
+    """Sums and weights afresh from the labels, which removes what rounding left."""
+    columns = state.tallies[0].sums.shape[1]
+    tallies = [empty_tally(k, columns) for _ in share.cuts]
+    for cut, tally in zip(share.cuts, tallies, strict=True):
+        for here, block, weight in share.blocks(cut):
+            tally_rows(block, weight, state.labels[here], tally, 1)
+    return state._replace(tallies=tallies)
+
+
+def move(share: Share, state: State, row: int, to: int) -> State:
+    """Put one row of the table into another cluster, whose centre is at its place."""
+    row, here = row - share.start, row - share.start - share.first
+    at = next(s for s, (a, b) in enumerate(share.cuts) if a <= row < b)
+    state = state._replace(tallies=room_for(state.tallies, max(to + 1, tally_size(state))))
+    for _, block, weight in share.blocks((row, row + 1)):
+        for label, sign in ((to, 1), (int(state.labels[here]), -1)):
+            tally_rows(block, weight, np.array([label], np.int32), state.tallies[at], sign)
+    state.labels[here] = to
+    forget(state, slice(here, here + 1))  # that centre has come from elsewhere
+    return state
+
+
+def drop(share: Share, state: State, keep: np.ndarray) -> State:
+    """Forget the clusters that are not in the mask `keep`; labels move up."""
+    # Only rows of weight 0 can be left in a cluster that counts as empty.
+    new_label = np.where(keep, np.cumsum(keep) - 1, -1).astype(np.int32)
+    tallies = [
+        Tally(t.sums[keep], t.low[keep], t.count[keep], t.stats)
+        for t in room_for(state.tallies, len(keep))
+    ]
+    return state._replace(labels=new_label[state.labels], tallies=tallies)
+
+
+def relabel(share: Share, state: State, new_label: np.ndarray) -> State:
+    return state._replace(labels=new_label[state.labels])
+
+
+# States in other segments
+
+
+def join_states(share: Share, parts: list[tuple[State, int, int]]) -> State:
+    """The state of a share from rows a to b of others; the sums begin at zero."""
+    pieces = [[array[a:b] for array in state[:4]] for state, a, b in parts]
+    if any(len(piece[3]) != len(piece[0]) for piece in pieces):
+        pieces = [[*piece[:3], NO_FLAGS] for piece in pieces]
+    labels, upper, lower, far = (np.concatenate(column) for column in zip(*pieces, strict=True))
+    columns = parts[0][0].tallies[0].sums.shape[1]
+    marks = Marks(
+        *(
+            np.concatenate(column)
+            for column in zip(*([m[a:b] for m in s.marks] for s, a, b in parts), strict=True)
+        )
+    )
+    return State(labels, upper, lower, far, marks, [empty_tally(0, columns) for _ in share.cuts])
+
+
+# Questions
+
+
+def labels_of(state: State) -> np.ndarray:
+    return state.labels
+
+
+def tally_size(state: State) -> int:
+    return len(state.tallies[0].sums)
+
+
+def report_of(state: State, k: int) -> list[Report]:
+    return report(state.tallies, k)
+
+
+def stats_of(state: State) -> np.ndarray:
+    """(segments, 4), see `Tally`."""
+    return np.array([tally.stats for tally in state.tallies])
+
+
+def lowest_label(state: State) -> int:
+    return int(state.labels.min(initial=0))
+
+
+def bounds_of(state: State, group: np.ndarray, past: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Upper and lower bounds with the centres of now; `past`: those of the passes they are from."""
+    if len(past) < 2:
+        return state.upper, state.lower
+    return bounds_now(state.upper, state.lower, state.marks, state.labels, group, past)
+
+
+def error_of(share: Share, labels: np.ndarray, centers: np.ndarray) -> list[float]:
+    """Σ w d² of the labels and `centers`, for each segment."""
+    return [
+        sum(
+            squared_error(block, weight, labels[here], centers)
+            for here, block, weight in share.blocks(cut)
+        )
+        for cut in share.cuts
+    ]
+
+
+def far_rows(share: Share, state: State, span: Cut, most: int) -> Proposals:
+    """The first `most` rows of a span of the table that are too far from all centres."""
+    origin = share.start + share.first
+    a, b = max(0, span[0] - origin), max(0, span[1] - origin)
+    at = a + np.flatnonzero(state.far[a:b])[:most]
+    weight = share.rows.take_weights(share.first + at)
+    return Proposals(at + origin, share.take(at), weight, state.labels[at])
+
+
+def farthest(
+    share: Share, state: State, centers: np.ndarray, count: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """The rows of the table that are farthest from the centres of their labels, and how far."""
+    d2 = np.empty(len(state.labels))
+    for here, block, weight in share.blocks():
+        row_errors(block, state.labels[here], centers, d2[here])
+        if weight.shape[0]:
+            d2[here][weight == 0] = 0.0
+    rows = np.argsort(-d2, kind="stable")[:count]
+    return share.start + share.first + rows, d2[rows]
+
+
+def scatter(share: Share, mean: np.ndarray) -> list[float]:
+    """Σ w ‖x - mean‖², for each segment."""
+    parts = []
+    for a, b in share.cuts:
+        d2, weight = squared_distances(share.rows, a, b, mean)[0], share.rows.weight[a:b]
+        parts.append(float((weight * d2 if weight.shape[0] else d2).sum()))
+    return parts
+
+
+# What is settled for all shares
+
+
+def open_by_rule(far: Proposals, centers: np.ndarray, penalty: float, limit: int) -> np.ndarray:
+    """Which proposals open a cluster, one after the other (KJ Algorithm 1); at most `limit`."""
+    opened = np.empty(min(limit, len(far.at)), dtype=np.int64)
+    X, exact = far.rows.astype(np.float64, copy=False), np.ascontiguousarray(centers)
+    return opened[: open_clusters(X, far.weight, far.labels, exact, penalty, limit, opened)]
+
+
+def make_openings(
+    exact: np.ndarray, new: np.ndarray, opened_at: np.ndarray, scale: float
+) -> Openings:
+    """With half the distances between centres and new ones, (k, m), scaled."""
     gap = np.empty((new.shape[0], exact.shape[0]))
     distances_to(exact, new, gap)
-    return 0.5 * scale * np.sqrt(np.ascontiguousarray(gap.T))
+    half_gap = 0.5 * scale * np.sqrt(np.ascontiguousarray(gap.T))
+    return Openings(exact, new, opened_at, half_gap, scale)

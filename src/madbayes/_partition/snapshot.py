@@ -12,7 +12,6 @@ import numpy as np
 from madbayes._partition.bounds import Tally
 from madbayes._partition.partition import Partition
 from madbayes._rows.frame import Frame
-from madbayes._rows.rows import Rows
 
 SAMPLED = 256  # rows that are looked at to know data again
 
@@ -47,12 +46,12 @@ def put(partition: Partition, state: dict[str, Any]) -> None:
     partition.set_state(state["labels"], state["upper"], state["lower"], tallies)
 
 
-def fingerprint(source: Rows, weight: np.ndarray | None, frame: Frame) -> str:
+def fingerprint(rows: Any, frame: Frame) -> str:
     """Tells data from other data of the same shape: the mean of all rows, and some of them."""
-    some = np.unique(np.linspace(0, source.n - 1, min(SAMPLED, source.n)).astype(np.int64))
+    some = np.unique(np.linspace(0, rows.n - 1, min(SAMPLED, rows.n)).astype(np.int64))
     sha = hashlib.sha256(np.ascontiguousarray(frame.mean).tobytes())
     sha.update(np.array([frame.total_weight, frame.scale]).tobytes())
-    sha.update(source.take(some).tobytes())
-    if weight is not None:
-        sha.update(np.ascontiguousarray(weight).tobytes())
+    sha.update(rows.take(some).tobytes())
+    if rows.weighted and not rows.executor.remote:
+        sha.update(rows.weight.tobytes())
     return sha.hexdigest()

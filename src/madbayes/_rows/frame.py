@@ -1,14 +1,12 @@
 """Where the data lies: its mean, and the shift and scale that the kernels work in."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from madbayes._rows.row_kernels import moments
-from madbayes._rows.rows import Rows, segments
-from madbayes._rows.threads import Run
+from madbayes._rows.rows import Rows, Share
 
-NO_WEIGHT = np.empty(0)
 HUGE = 1e30  # the square of this, times any float32, is a float64
 
 
@@ -21,21 +19,35 @@ class Frame(NamedTuple):
     scale: float  # … times this power of two
 
 
-def measure(source: Rows, weight: np.ndarray | None, run: Run) -> Frame:
+def measure(rows: Any) -> Frame:
     """The weighted mean, the total weight, and the shift and scale that the kernels work in."""
-    weight = NO_WEIGHT if weight is None else weight
-    if source.sparse:
-        total = float(weight.sum()) if weight.shape[0] else float(source.n)
-        sums = source.X.T @ (weight if weight.shape[0] else np.ones(source.n))
-        largest = float(np.abs(source.X.data).max(initial=0.0))
-        check_spread(largest, total, source.d)
+    if rows.sparse:
+        total = float(rows.weight.sum()) if rows.weighted else float(rows.n)
+        sums = rows.X.T @ (rows.weight if rows.weighted else np.ones(rows.n))
+        largest = float(np.abs(rows.X.data).max(initial=0.0))
+        check_spread(largest, total, rows.d)
         mean = np.asarray(sums).ravel() / total
-        return Frame(mean, total, np.zeros(source.d), power_of_two(largest))
-    first = int(np.argmax(weight > 0)) if weight.shape[0] else 0  # a row that counts
-    origin = source.take(np.array([first]))[0]
-
-    parts = run(lambda cut: add_up(source, weight, origin, cut), segments(source.n, 1))
+        return Frame(mean, total, np.zeros(rows.d), power_of_two(largest))
+    ask, shares = rows.executor.ask, rows.shares
+    origin = rows.take(np.array([first_counted(rows)]))[0]
+    parts = [part for found in ask(add_up, shares, args=(origin,)) for part in found]
     return make_frame(origin, parts)
+
+
+def first_counted(rows: Any) -> int:
+    """The first row with a positive weight."""
+    if not rows.weighted:
+        return 0
+    found = [row for row in rows.executor.ask(first_positive, rows.shares) if row >= 0]
+    if not found:
+        raise ValueError("sample_weight: all weights are zero, so no row is left to fit.")
+    return int(found[0])
+
+
+def first_positive(share: Share) -> int:
+    """The number in the table of the first row of a share that counts; -1: none does."""
+    at = np.flatnonzero(share.weight > 0)
+    return int(share.start + share.first + at[0]) if at.size else -1
 
 
 def frame_of(centers: np.ndarray, source: Rows) -> Frame | None:
@@ -53,15 +65,16 @@ def frame_of(centers: np.ndarray, source: Rows) -> Frame | None:
     return Frame(mean, float(source.n), mean, scale)
 
 
-def add_up(
-    source: Rows, weight: np.ndarray, origin: np.ndarray, cut: tuple[int, int]
-) -> tuple[np.ndarray, float, float]:
-    """The sum of the rows of a segment about `origin`, their weight, the largest difference."""
-    sums, total, largest = np.zeros(source.d), 0.0, 0.0
-    for a, b, block in source.blocks(*cut):
-        w, top = moments(block, weight[a:b], origin, sums)
-        total, largest = total + w, max(largest, top)
-    return sums, total, largest
+def add_up(share: Share, origin: np.ndarray) -> list[tuple[np.ndarray, float, float]]:
+    """Of each segment: the sum of its rows about `origin`, their weight, the largest difference."""
+    found = []
+    for cut in share.cuts:
+        sums, total, largest = np.zeros(share.rows.d), 0.0, 0.0
+        for _, block, weight in share.blocks(cut):
+            w, top = moments(block, weight, origin, sums)
+            total, largest = total + w, max(largest, top)
+        found.append((sums, total, largest))
+    return found
 
 
 def make_frame(origin: np.ndarray, parts: list[tuple[np.ndarray, float, float]]) -> Frame:
@@ -80,9 +93,9 @@ def make_frame(origin: np.ndarray, parts: list[tuple[np.ndarray, float, float]])
     return Frame(mean, total, mean, power_of_two(largest))
 
 
-def measure_to_fit(source: Rows, weight: np.ndarray | None, run: Run) -> Frame:
+def measure_to_fit(rows: Any) -> Frame:
     """The same for rows from which centres are to be found: they must not be too close together."""
-    return check_closeness(measure(source, weight, run))
+    return check_closeness(measure(rows))
 
 
 def check_closeness(frame: Frame) -> Frame:

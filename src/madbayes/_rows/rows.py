@@ -7,17 +7,21 @@ blocks end depends on the number of columns alone, so that sums over them are th
 for any source.
 """
 
+import copy
 from collections.abc import Iterator
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import scipy.sparse as sp
 
 from madbayes._rows.blocks import Blocks, rows_at_once
+from madbayes._rows.executor import HERE, MAX_SEGMENTS
 from madbayes._rows.row_kernels import read_only
 
-MAX_SEGMENTS = 32  # of a table that is not huge
+Cut = tuple[int, int]  # the first row, and the row behind the last
+
+NO_WEIGHT = np.empty(0)
 SEGMENT_ROWS = 2**21  # rows of a segment of one that is
 DIRECT_COLUMNS = 6  # up to here plain distances beat the matrix product
 ARRANGE_ROWS = 4096  # fewer rows are not worth sorting
@@ -29,20 +33,30 @@ ARRANGE_VALUES = 2**24  # more values are not copied for that if they are on dis
 class Rows:
     """The rows of a 2-d array or CSR matrix, in the given order or in that of `permutation`.
 
-    With `unit` every row is divided by its length as it is handed out (for the cosine metric); of a
-    CSR matrix the values are copied for that, the pattern is not.
+    `weight`, in the order in which the rows are handed out, is None where all weights are one. With
+    `unit` every row is divided by its length as it is handed out (for the cosine metric); of a CSR
+    matrix the values are copied for that, the pattern is not.
     """
 
+    executor = HERE  # what is done with the shares is done in this process
+    order: np.ndarray | None = None  # where the rows are in X, if `arranged` moved them
+
     def __init__(
-        self, X: Any, permutation: np.ndarray | None = None, *, unit: bool = False
+        self,
+        X: Any,
+        permutation: np.ndarray | None = None,
+        *,
+        unit: bool = False,
+        weight: np.ndarray | None = None,
     ) -> None:
         if sp.issparse(X) and permutation is not None:
             X, permutation = X[permutation], None
         if unit and sp.issparse(X):
-            X, unit = unit_csr(X), False
+            X = unit_csr(X)
         self.X = X
         self.unit = unit
         self.permutation = permutation
+        self.weight = NO_WEIGHT if weight is None else np.ascontiguousarray(weight, np.float64)
         self.n, self.d = X.shape
         self.sparse = sp.issparse(X)
         exact_in_32 = np.can_cast(X.dtype, np.float32)
@@ -50,6 +64,43 @@ class Rows:
         self.sparsity = 1.0  # an eighth of how much more room a row of sums takes than one of data
         if self.sparse:
             self.sparsity = max(1.0, self.n * self.d / (8.0 * max(X.nnz, 1)))
+        self.cuts = segments(self.n, 1)
+        self.views: dict[Cut, Any] = {}  # pieces of rows that need no copy, kept by who asks
+
+    def __sizeof__(self) -> int:
+        """Bytes; Dask asks, to know what a worker holds."""
+        size = self.X.data.nbytes if self.sparse else getattr(self.X, "nbytes", 0)
+        return int(size + self.weight.nbytes)
+
+    @property
+    def in_memory(self) -> bool:
+        return not on_disk(self.X)
+
+    @property
+    def weighted(self) -> bool:
+        return self.weight.shape[0] > 0
+
+    @property
+    def spans(self) -> list[Cut]:
+        """The rows of each share."""
+        return self.cuts
+
+    @property
+    def shares(self) -> "list[Share]":
+        """One share for each segment: what a thread works on."""
+        return [Share(self, [cut], 0) for cut in self.cuts]
+
+    def sizes(self) -> list[int]:
+        """How many segments each share has."""
+        return [1] * len(self.cuts)
+
+    def cut_at(self, cuts: list[Cut]) -> Self:
+        """The same rows in other segments."""
+        if cuts == self.cuts:
+            return self
+        other = copy.copy(self)
+        other.cuts = cuts
+        return other
 
     @property
     def kept(self) -> bool:
@@ -70,12 +121,93 @@ class Rows:
         index = index if self.permutation is None else self.permutation[index]
         return np.array(self._get(index), dtype=np.float64, order="C")
 
+    def take_weights(self, index: np.ndarray) -> np.ndarray:
+        """The weights of the rows `index`; ones where there are no weights."""
+        return self.weight[index] if self.weighted else np.ones(len(index))
+
+    def arranged(self) -> "Rows":
+        """In an order in which neighbours lie close together, where that pays."""
+        return arrange(self)
+
+    def shuffled(self, rng: np.random.RandomState) -> "Rows":
+        """In a random order."""
+        order = rng.permutation(self.n)
+        weight = self.weight[order] if self.weighted else None
+        other = Rows(self.X, order, unit=self.unit, weight=weight)
+        other.order = order
+        return other
+
+    def here(self) -> "Rows":
+        """All rows, in this process."""
+        return self
+
+    def some(self, index: np.ndarray) -> "Rows":
+        """The rows `index`, in this process."""
+        return Rows(self.take(index), weight=self.weight[index] if self.weighted else None)
+
+    def join(self, parts: list[np.ndarray]) -> np.ndarray:
+        """What is known of the rows of each share, as one array."""
+        return parts[0] if len(parts) == 1 else np.concatenate(parts)
+
+    def restored(self, values: np.ndarray) -> np.ndarray:
+        """What is known of all rows, in the order of X."""
+        return restore(values, self.order)
+
+    def public(self, values: Any) -> Any:
+        """What is known of all rows, as an attribute of a model."""
+        return values
+
     def _get(self, index: Any) -> np.ndarray:
         if self.sparse:
             return self.X[index].toarray()
         if self.unit:
             return unit_rows(self.X[index]).astype(self.dtype)
         return self.X[index]
+
+
+class Share(NamedTuple):
+    """One or more neighbouring segments: the rows that one call of a function works on.
+
+    `cuts` are numbers of rows of `rows`, whose row 0 is row `start` of the whole table. What is
+    known of the rows of a share is kept in arrays that begin with its first row.
+    """
+
+    rows: Rows
+    cuts: list[Cut]
+    start: int
+
+    @property
+    def first(self) -> int:
+        return self.cuts[0][0]
+
+    @property
+    def last(self) -> int:
+        return self.cuts[-1][1]
+
+    @property
+    def weight(self) -> np.ndarray:
+        """The weights of the rows of this share; empty where all are one."""
+        return self.rows.weight[self.first : self.last]
+
+    def weights(self) -> np.ndarray:
+        """The same, with ones written out."""
+        return self.weight if self.rows.weighted else np.ones(self.last - self.first)
+
+    def blocks(self, cut: Cut | None = None) -> Iterator[tuple[slice, np.ndarray, np.ndarray]]:
+        """Blocks of the rows of `cut` (all): their place in the share, the rows, the weights."""
+        for a, b in self.cuts if cut is None else [cut]:
+            for i, j, block in self.rows.blocks(a, b):
+                yield slice(i - self.first, j - self.first), block, self.rows.weight[i:j]
+
+    def block_cuts(self) -> Iterator[Cut]:
+        """Where the blocks of the share are in `rows`, without reading them."""
+        step = rows_at_once(self.rows.d)
+        for first, last in self.cuts:
+            yield from ((a, min(last, a + step)) for a in range(first, last, step))
+
+    def take(self, at: np.ndarray) -> np.ndarray:
+        """Some rows, counted from the first of the share, in the type that kernels read."""
+        return self.rows.take(self.first + at).astype(self.rows.dtype)
 
 
 def unit_rows(X: np.ndarray) -> np.ndarray:
@@ -141,26 +273,40 @@ def segments(n: int, k: float) -> list[tuple[int, int]]:
     return [(int(a), int(b)) for a, b in pairwise(edges)]
 
 
-def arrange(
-    X: Any, weight: np.ndarray | None, *, unit: bool = False
-) -> tuple[Rows, np.ndarray | None, np.ndarray | None]:
+def overlaps(old: list[Cut], new: list[Cut]) -> list[list[tuple[int, int, int]]]:
+    """For each new range its parts in old ones: (which, from, to), counted from their begin."""
+    starts, ends = np.array(old).T
+    out = []
+    for a, b in new:
+        first = int(np.searchsorted(ends, a, side="right"))
+        last = int(np.searchsorted(starts, b, side="left"))
+        out.append(
+            [
+                (s, int(max(a, starts[s]) - starts[s]), int(min(b, ends[s]) - starts[s]))
+                for s in range(first, last)
+                if starts[s] < ends[s]
+            ]
+        )
+    return out
+
+
+def arrange(rows: Rows) -> Rows:
     """Rows in an order in which neighbours lie close together, where that pays.
 
     Only for arrays of few columns, whose copy is small, and for algorithms that do not ask for an
-    order. Returns the rows, their weights and the order (None: as given).
+    order. `order` of the result tells where the rows were (None: as given).
     """
-    n, d = X.shape
-    stays = sp.issparse(X) or (n * d > ARRANGE_VALUES and on_disk(X))
+    X, (n, d) = rows.X, rows.X.shape
+    stays = rows.sparse or (n * d > ARRANGE_VALUES and on_disk(X))
     if stays or not worth_arranging(n, d):
-        return Rows(X, unit=unit), weight, None
+        return rows
     X = X[:]
     cuts = [(0, n)] if n <= ARRANGE_AT_ONCE else segments(n, 1)
     order = np.concatenate([a + spatial_order(X[a:b]) for a, b in cuts])
-    return (
-        Rows(np.ascontiguousarray(X[order]), unit=unit),
-        None if weight is None else weight[order],
-        order,
-    )
+    weight = rows.weight[order] if rows.weighted else None
+    moved = Rows(np.ascontiguousarray(X[order]), unit=rows.unit, weight=weight)
+    moved.order = order
+    return moved
 
 
 def worth_arranging(n: int, d: int) -> bool:

@@ -7,7 +7,7 @@ threads. A pool lives for one fit only: nothing is left over to break after `os.
 import os
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from functools import partial
@@ -116,6 +116,7 @@ class _Here(threading.local):
     pool: ThreadPoolExecutor | None = None  # for what the thread does not do itself
     threads = 1  # that it may use
     run: Run | None = None  # the same as `workers` yields
+    room: tuple[Any, Any] = (None, None)  # working memory of a kernel, and what it is for
 
 
 _here = _Here()
@@ -150,9 +151,17 @@ def shares(size: int, enough: int) -> list[tuple[int, int]]:
     return list(pairwise(ends))
 
 
-def together(function: Callable[[Any], Any], items: Sequence[Any]) -> list[Any]:
+def together(function: Callable[[Any], Any], items: Iterable[Any]) -> list[Any]:
     """`run(function, items)` of the fit that this thread works for; one by one in its workers."""
     return (_here.run or serial)(function, items)
+
+
+def working_memory(make: Callable[..., Any], *size: int) -> Any:
+    """`make(*size)`, kept by this thread for the next call that asks for the same."""
+    key = (make, *size)
+    if _here.room[0] != key:
+        _here.room = (key, make(*size))
+    return _here.room[1]
 
 
 def _wait_for(futures: list[Any], stop: np.ndarray) -> list[Any]:
@@ -217,6 +226,7 @@ def workers(n_jobs: int | None, *, enough: bool = True) -> Iterator[Run]:
 
     pool = ThreadPoolExecutor(threads, "madbayes", begin)  # a thread starts when it is needed
     before = _here.stop, _here.pool, _here.threads, _here.run
+    _here.room = None, None
     with _blas:
         try:
             how = run if threads > 1 else serial
@@ -230,6 +240,7 @@ def workers(n_jobs: int | None, *, enough: bool = True) -> Iterator[Run]:
             raise
         finally:
             _here.stop, _here.pool, _here.threads, _here.run = before
+            _here.room = None, None
             pool.shutdown(wait=not stop[0], cancel_futures=True)
 
 

@@ -34,7 +34,7 @@ from typing import Any
 import numpy as np
 
 from madbayes._rows.progress import Stage
-from madbayes._rows.threads import Run
+from madbayes._rows.threads import together
 from madbayes._search.division import Division, same_division
 from madbayes._search.pool import combine
 from madbayes._search.renewal import NOISE, renew
@@ -53,7 +53,6 @@ def search(
     space: Space,
     *,
     random_state: np.random.RandomState,
-    run: Run,
     effort: float = 1.0,
     n_init: int = 1,
     centers: Sequence[np.ndarray] = (),
@@ -66,14 +65,13 @@ def search(
     known = [space.division(z) for z in labels]
     seeds = random_state.randint(2**31 - 1, size=n_init - 1)  # drawn whatever the effort
     streams = [random_state, *(np.random.RandomState(seed) for seed in seeds)]
-    found = [search_once(space, rng, run, effort, centers, known) for rng in streams]
+    found = [search_once(space, rng, effort, centers, known) for rng in streams]
     return min(found, key=lambda one: one[0].objective)
 
 
 def search_once(
     space: Space,
     rng: np.random.RandomState,
-    run: Run,
     effort: float,
     centers: Sequence[np.ndarray],
     known: list[Division],
@@ -87,15 +85,15 @@ def search_once(
     combine_first = costly and crosses and starts[0].k > 1
 
     tries = 0 if combine_first else some.tries
-    best, history = descend_from(some, starts, tries, rng, run)  # 2.
-    rounds = Rounds(some, different([best, *starts])[:ENDS], rng, run, [] if sampled else history)
+    best, history = descend_from(some, starts, tries, rng)  # 2.
+    rounds = Rounds(some, different([best, *starts])[:ENDS], rng, [] if sampled else history)
     for turn in range(max(round(effort), costly)):
         before = rounds.best
         now = rounds.combine_and_renew(raw=combine_first and turn == 0)  # 3., 4.
         Stage("last moves")  # 5.
         if not sampled:
             if now is not rounds.best:
-                now = descend(space, now, rng, run, history)
+                now = descend(space, now, rng, history)
             best = rounds.best = now
         elif turn == 0 or now is not before:
             rounds.best = now
@@ -103,7 +101,7 @@ def search_once(
             if turn == 0:  # from here on the history is that of all rows
                 on_all_rows = different([*known, on_all_rows])[0]
                 best, history = on_all_rows, [on_all_rows.objective]
-            best = different([descend(space, on_all_rows, rng, run, history), best])[0]
+            best = different([descend(space, on_all_rows, rng, history), best])[0]
         if rounds.vain == MAX_VAIN_ROUNDS:
             break
     return best, never_rising([*history, best.objective])
@@ -126,7 +124,7 @@ def start(
 
 
 def descend_from(
-    space: Space, starts: list[Division], tries: int, rng: np.random.RandomState, run: Run
+    space: Space, starts: list[Division], tries: int, rng: np.random.RandomState
 ) -> tuple[Division, list[float]]:
     """2. The lowest end of descents from the best `tries` starts, and the objective on the way."""
     if tries == 0:
@@ -134,7 +132,7 @@ def descend_from(
     found = []
     for one in starts[:tries]:
         history = [one.objective]
-        found.append((descend(space, one, rng, run, history), history))
+        found.append((descend(space, one, rng, history), history))
     return min(found, key=lambda each: each[0].objective)
 
 
@@ -154,10 +152,9 @@ class Rounds:
         space: Space,
         ends: list[Division],
         rng: np.random.RandomState,
-        run: Run,
         history: list[float],
     ) -> None:
-        self.space, self.ends, self.rng, self.run, self.history = space, ends, rng, run, history
+        self.space, self.ends, self.rng, self.history = space, ends, rng, history
         self.vain, self._renewal_pays = 0, True
 
     @property
@@ -174,12 +171,12 @@ class Rounds:
         if isinstance(space, Crossing) and last.k > 1:  # 3.
             new = combine(space, self.ends, self.rng, raw=raw)
             if raw or new is not last:
-                new = descend(space, new, self.rng, self.run, self.history)
+                new = descend(space, new, self.rng, self.history)
             self.vain += same_division(new.labels, last.labels)
             self.ends = [new] if raw else different([*self.ends, new])[:ENDS]
         now = self.best
         if self._renewal_pays or now is not last or not isinstance(space, Crossing):  # 4.
-            now = renew(space, now, self.rng, self.run, self.history)
+            now = renew(space, now, self.rng, self.history)
             self._renewal_pays = now.objective < (1 - NOISE) * self.best.objective
         return now
 
@@ -193,11 +190,9 @@ def different(divisions: Sequence[Division]) -> list[Division]:
     return lowest
 
 
-def descend(
-    space: Descent, now: Any, rng: np.random.RandomState, run: Run, history: list[float]
-) -> Any:
+def descend(space: Descent, now: Any, rng: np.random.RandomState, history: list[float]) -> Any:
     """2., 5. All moves and splits in turn until none lowers the objective."""
-    steps = [*space.moves(), lambda division: split(space, division, rng, run)]
+    steps = [*space.moves(), lambda division: split(space, division, rng)]
     vain: list[Any] = [None] * len(steps)  # the division at which each step last gained nothing
     while True:
         before = now.objective
@@ -214,7 +209,7 @@ def descend(
             return now
 
 
-def split(space: Descent, now: Any, rng: np.random.RandomState, run: Run) -> Any:
+def split(space: Descent, now: Any, rng: np.random.RandomState) -> Any:
     """2., 5. Split each cluster from drawn pairs of rows; keep splits that repay their price."""
     clusters = [(c, rows) for c, rows in enumerate(now.rows()) if len(rows) > 1]
     seeds = rng.randint(2**31 - 1, size=len(clusters))
@@ -241,7 +236,7 @@ def split(space: Descent, now: Any, rng: np.random.RandomState, run: Run) -> Any
     jobs = [(c, rows, int(seed)) for (c, rows), seed in zip(clusters, seeds, strict=True)]
     # If the cap leaves little room, clusters are split one after the other (`map` is lazy), so
     # that `spare` is up to date for each of them.
-    found = map(divide, jobs) if limited else run(divide, jobs)
+    found = map(divide, jobs) if limited else together(divide, jobs)
     for (c, rows, _), labels in zip(jobs, found, strict=True):
         if labels is not None and labels.max() <= spare:
             # new clusters get numbers that no other cluster has

@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 
-from madbayes._rows.threads import Run
 from madbayes._search.driver import search
 from madbayes._search.price import fixed, per_cluster
 
@@ -31,7 +30,6 @@ def search_number(
     *,
     max_clusters: int | None,
     random_state: np.random.RandomState,
-    run: Run,
     effort: float = 1.0,
     n_init: int = 1,
     centers: Sequence[np.ndarray] = (),
@@ -43,7 +41,6 @@ def search_number(
     """
     options: dict[str, Any] = {
         "random_state": random_state,
-        "run": run,
         "effort": effort,
         "n_init": n_init,
     }

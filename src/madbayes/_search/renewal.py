@@ -15,7 +15,7 @@ from collections import Counter
 import numpy as np
 
 from madbayes._rows.progress import Stage
-from madbayes._rows.threads import Run
+from madbayes._rows.threads import together
 from madbayes._search.division import Division, Slots, same_division
 from madbayes._search.space import Crossing, Space
 
@@ -46,7 +46,6 @@ def renew(
     space: Space,
     now: Division,
     rng: np.random.RandomState,
-    run: Run,
     history: list[float],
 ) -> Division:
     """Solve neighbourhoods anew until every cluster is settled or the budget is used up.
@@ -88,7 +87,7 @@ def renew(
             old = part.division(labels)
             return old, *resolve(part, old, trials, budget, np.random.RandomState(seed))
 
-        found = run(solve, jobs)
+        found = together(solve, jobs)
         for (c, near, rows, *_), (old, new, cost) in zip(jobs, found, strict=True):
             budget -= cost
             if new is old:

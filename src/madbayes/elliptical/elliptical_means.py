@@ -38,7 +38,7 @@ from madbayes._rows.checks import (
 )
 from madbayes._rows.frame import measure_to_fit
 from madbayes._rows.rows import Rows
-from madbayes._rows.threads import Run, workers
+from madbayes._rows.threads import workers
 from madbayes.elliptical import ellipse_kernels as kernels
 from madbayes.elliptical.paper import print_ellipses
 from madbayes.elliptical.path import find_ellipses
@@ -175,8 +175,8 @@ class EllipticalMeans(CentersMixin):
         used = np.arange(X.shape[0]) if weight is None else np.flatnonzero(weight > 0)
         self._check_number(used.size)
         w = np.ones(used.size) if weight is None else weight[used]
-        with workers(self.n_jobs) as run:
-            self._standardize(X[used], w, run)
+        with workers(self.n_jobs):
+            self._standardize(X[used], w)
             Y = self._standardized(X[used])
             solve = print_ellipses if self.algorithm == "paper" else find_ellipses
             number = self.n_clusters if options.penalty == "auto" else None
@@ -186,7 +186,6 @@ class EllipticalMeans(CentersMixin):
                 Y,
                 w,
                 options,
-                run,
                 n_clusters=number,
                 reg_covar=float(self.reg_covar),
                 covariance_penalty=self.covariance_penalty,
@@ -285,9 +284,9 @@ class EllipticalMeans(CentersMixin):
         with np.errstate(over="ignore", invalid="ignore"):  # as in `check_rows`
             return validate_data(self, X, reset=reset, dtype=DTYPES)
 
-    def _standardize(self, X: np.ndarray, weight: np.ndarray, run: Run) -> None:
+    def _standardize(self, X: np.ndarray, weight: np.ndarray) -> None:
         """Mean and deviation of each column; a constant column is left as it is."""
-        frame = measure_to_fit(Rows(X), weight, run)
+        frame = measure_to_fit(Rows(X, weight=weight))
         self._offset, self._scale = frame.mean, np.ones(X.shape[1])
         variance = np.average(self._standardized(X) ** 2, axis=0, weights=weight)
         varies = (X.max(axis=0) > X.min(axis=0)) & (variance > 0)

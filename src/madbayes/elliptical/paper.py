@@ -25,7 +25,7 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 from madbayes._model.fitting import Options
-from madbayes._rows.threads import Run, patient
+from madbayes._rows.threads import patient
 from madbayes._search.number import printed_number
 from madbayes.elliptical import ellipse_kernels as kernels
 from madbayes.elliptical.path import find_ellipses
@@ -116,7 +116,6 @@ def print_ellipses(
     Y: np.ndarray,
     w: np.ndarray,
     options: Options,
-    run: Run,
     *,
     n_clusters: int | None,
     reg_covar: float,
@@ -144,7 +143,6 @@ def print_ellipses(
             Y,
             w,
             options,
-            run,
             n_clusters=None,
             reg_covar=0.1,
             covariance_penalty=None,

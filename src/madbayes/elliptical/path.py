@@ -23,7 +23,6 @@ from madbayes._model.fitting import Options
 from madbayes._partition.seeding import draw_order
 from madbayes._rows.progress import Stage
 from madbayes._rows.rows import Rows
-from madbayes._rows.threads import Run
 from madbayes._search.driver import by_size
 from madbayes.elliptical.search import Result, cells, find, finish, sample, search, settle
 from madbayes.elliptical.space import (
@@ -59,7 +58,6 @@ def information_price(d: int, total: float) -> float:
 def find_number(
     space: Space,
     rng: np.random.RandomState,
-    run: Run,
     *,
     hint: int | None,
     n_init: int,
@@ -74,7 +72,7 @@ def find_number(
     some = sample(space, rng)
     found: list[tuple[Result, dict[int, Division]]] = []
     for _ in range(n_init):
-        small = cells(some, 0 if hint is None else high, rng, run)
+        small = cells(some, 0 if hint is None else high, rng)
         divisions = staircase(some, small, min(low, small.k), min(high, small.k))  # 1. and 2.
         k = min(divisions, key=lambda k: some.objective(divisions[k]))
         here = some if hint is None else replace(some, price=None, most=k)
@@ -184,7 +182,6 @@ def find_ellipses(
     Y: np.ndarray,
     w: np.ndarray,
     options: Options,
-    run: Run,
     *,
     n_clusters: int | None,
     reg_covar: float,
@@ -196,7 +193,7 @@ def find_ellipses(
     columns = np.flatnonzero(np.ptp(Y, axis=0) > 0)  # a constant one says nothing
     rows = Y[:, columns if columns.size else [0]]
     # So that the order of the rows does not matter, nor whether a row is repeated or has a weight.
-    order = draw_order(Rows(rows), run)
+    order = draw_order(Rows(rows))
     rows = rows[order]
     new = np.append(True, (rows[1:] != rows[:-1]).any(axis=1))
     which = np.empty(n, np.int64)
@@ -214,13 +211,13 @@ def find_ellipses(
     }
     if n_clusters is None and options.penalty == "auto":
         space = replace(space, price=information_price(rows.shape[1], float(w.sum())))
-        found, path = find_number(space, rng, run, hint=options.hint, **common)
+        found, path = find_number(space, rng, hint=options.hint, **common)
         penalty = path.best().price
     else:
         if n_clusters is None:
             penalty = options.penalty
             space = replace(space, price=penalty)
-        found = find(space, rng, run, **common)
+        found = find(space, rng, **common)
     now, history, converged = found
     now = space.division(np.argsort(by_size(now.C, now.W))[now.labels])
     scale, level = terms(space, now)

@@ -17,7 +17,7 @@ import numpy as np
 
 from madbayes._partition.seeding import kmeans_plus_plus, squared_distances
 from madbayes._rows.rows import Rows
-from madbayes._rows.threads import Run, patient
+from madbayes._rows.threads import patient
 from madbayes.elliptical import ellipse_kernels as kernels
 from madbayes.elliptical.space import (
     TOL,
@@ -151,16 +151,16 @@ def renew(space: Space, now: Division, rng: np.random.RandomState, effort: float
 
 
 def cells(
-    space: Space, most: int, rng: np.random.RandomState, run: Run, *, exactly: bool = False
+    space: Space, most: int, rng: np.random.RandomState, *, exactly: bool = False
 ) -> Division:
     """1. Small clusters: k-means++, three passes of k-means, empty ones dropped.
 
     Plain distances and sums: `KMeans` would do the same, and take longer to compile than to run.
     """
-    source = Rows(space.Y)
+    source = Rows(space.Y, weight=space.w)
     count = max(int(np.clip(2 * np.sqrt(source.n), *CELLS)), 3 * most)
     count = min(most if exactly else count, source.n)
-    centers = kmeans_plus_plus(source, space.w, count, rng, run)
+    centers = kmeans_plus_plus(source, count, rng)
     for _ in range(4):
         labels = squared_distances(source, 0, source.n, centers).argmin(axis=0)
         weight = np.bincount(labels, space.w, len(centers))
@@ -214,7 +214,6 @@ def finish(
 def find(
     space: Space,
     rng: np.random.RandomState,
-    run: Run,
     *,
     n_init: int,
     max_iter: int,
@@ -225,9 +224,9 @@ def find(
     found = []
     for _ in range(n_init):
         most = 0 if space.price is not None else space.most
-        starts = [merge(some, cells(some, most, rng, run))]
+        starts = [merge(some, cells(some, most, rng))]
         if most:  # the cheapest merges are not always the way to a given number
-            starts.append(cells(some, most, rng, run, exactly=True))
+            starts.append(cells(some, most, rng, exactly=True))
         for start in starts:
             found.append(search(some, start, rng, max_iter=max_iter, effort=effort))
     best = min(found, key=lambda f: (-f[0].k if space.price is None else 0, f[1][-1]))

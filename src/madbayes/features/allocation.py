@@ -1,103 +1,91 @@
 """Rows as sums of features, under way: the state, and the steps the algorithms are written in.
 
-An `Allocation` owns Z (a byte for each row and feature), A, and a number or two for each row; the
-rows stay where they are and are read in blocks. Each step is a map over fixed segments of the rows
-(`cuts`), whose sums are added in the order of the segments: nothing depends on how many threads
-`run` has. `work` counts what the passes cost, so that a search can end by a count, not by a clock.
+An `Allocation` keeps A and decides; Z (a byte for each row and feature) and the errors of the rows
+are a state for each share of them (`segment.py`), the rows stay where they are and are read in
+blocks. Each step is a map over fixed segments of the rows, whose sums are added in the order of the
+segments: nothing depends on how many threads or workers there are. In this process all rows are one
+share whose segments are views of it. `work` counts what the passes cost, so that a search can end
+by a count, not by a clock.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
-from madbayes._rows.blocks import rows_at_once
-from madbayes._rows.rows import Rows, segments
-from madbayes._rows.threads import Run
+from madbayes._rows.rows import NO_WEIGHT, Share, segments
+from madbayes._rows.speculation import in_turn
 from madbayes.features import row_kernels as kernels
-from madbayes.features.birth_kernels import grow_seeds
-from madbayes.features.bounds import UNBOUND, Bounds, diagonal_part
+from madbayes.features import segment
+from madbayes.features.bounds import UNBOUND, Bounds
 from madbayes.features.row_kernels import COORDINATE, EXACT, MEASURE, NODES, SOME
-from madbayes.features.sums import NO_SUMS, NODE, meet, sums_for
+from madbayes.features.segment import Held
 from madbayes.features.tree_kernels import triangle
-
-FEW_ROWS = 500  # whose search trees cost less than the eigenvalues that could spare them
-PIECE_VALUES = 2**16  # of X, in one call of a kernel
-NO_WEIGHT = np.empty(0)
-
-Views = Mapping[tuple[int, int], list[tuple[int, int, np.ndarray]]]
-
-
-def new_state(source: Rows, weight: np.ndarray | None, run: Run) -> "Allocation":
-    """No features yet."""
-    return Allocation(source, weight, run, segments(source.n, 16))
 
 
 class Allocation:
-    """The rows of `source`, with `weight` (None: all ones), allocated to no feature at first."""
+    """The rows of a table, allocated to no feature at first."""
 
     work = 0.0  # products, about
     most_nodes = NODES
-    _views: Views = MappingProxyType({})  # pieces that are no copies, by segment
     beat = np.inf  # an objective that another start has reached
 
-    def __init__(
-        self,
-        source: Rows,
-        weight: np.ndarray | None,
-        run: Run,
-        cuts: list[tuple[int, int]],
-    ) -> None:
-        self.source, self.run, self.cuts = source, run, cuts
-        self.weight = NO_WEIGHT if weight is None else np.ascontiguousarray(weight, np.float64)
-        self.n, self.d = source.n, source.d
-        self.Z = np.zeros((self.n, 0), dtype=np.uint8)
+    def __init__(self, rows: Any) -> None:
+        self.rows = rows.cut_at(segments(rows.n, 16))
+        self.executor, self.remote = rows.executor, rows.executor.remote
+        self.weight = NO_WEIGHT if self.remote else rows.weight
+        self.n, self.d = rows.n, rows.d
+        self.shares = self.rows.shares if self.remote else [Share(rows, self.rows.cuts, 0)]
         self.A = np.zeros((0, self.d))
-        self.error = np.zeros(self.n)  # ‖x_n - z_n A‖² in the last pass
         self.rss = np.inf
         self.S = np.zeros((0, 0))  # ZᵀWZ
         self._T = np.zeros((0, self.d))  # ZᵀW(X - ZA), until `refit` has made it zero
+        self._opens = True  # rows opened features in the last pass of `open_in_turn`
+        self.held = self.executor.map(segment.nothing, self.shares, args=(0,))
         self.measure()
 
     @property
     def K(self) -> int:
         return self.A.shape[0]
 
+    @property
+    def Z(self) -> np.ndarray:
+        """All rows; in this process only."""
+        return self.held[0].Z
+
+    @Z.setter
+    def Z(self, Z: np.ndarray) -> None:
+        self.held = [Held(Z, self.error)]
+
+    @property
+    def error(self) -> np.ndarray:
+        """‖x_n - z_n A‖² in the last pass; in this process only."""
+        return self.held[0].error
+
     def one_pass(self) -> float:
         """What a pass costs that only measures."""
         return float(self.n * (1 + self.K) * (self.d + self.K))
 
     def save(self) -> tuple:
-        return self.Z.copy(), self.A.copy(), self.S.copy(), self.error.copy(), self.rss
+        held = self.held if self.remote else [held.copy() for held in self.held]
+        return held, self.A.copy(), self.S.copy(), self.rss
 
     def restore(self, saved: tuple) -> None:
-        self.Z, self.A, self.S, self.error, self.rss = saved
+        self.held, self.A, self.S, self.rss = saved
         self._T = np.zeros_like(self.A)
 
     def put(self, Z: np.ndarray, A: np.ndarray) -> None:
-        """Start from a given allocation."""
+        """Start from a given allocation; in this process only."""
         self.Z = np.array(Z, dtype=np.uint8, order="C")
         self.A = np.array(A, dtype=np.float64, order="C")
         self.measure()
 
+    def put_features(self, A: np.ndarray) -> None:
+        """Start from features that no row has yet."""
+        self.A = np.array(A, dtype=np.float64, order="C")
+        self.held = self.executor.map(segment.nothing, self.shares, args=(len(A),))
+        self.measure()
+
     # Passes over all rows
-
-    def pieces(self, cut: tuple[int, int]) -> Iterable[tuple[int, int, np.ndarray]]:
-        """Rows of a segment in float64, few enough at a time to stay in the cache."""
-        if cut not in self._views:
-            if not self.source.kept:
-                return self._read(cut)
-            self._views = {**self._views, cut: list(self._read(cut))}
-        return self._views[cut]
-
-    def _read(self, cut: tuple[int, int]) -> Iterator[tuple[int, int, np.ndarray]]:
-        step = rows_at_once(self.d, PIECE_VALUES)
-        for a, b, block in self.source.blocks(*cut):
-            for i in range(a, b, step):
-                piece = block[i - a : min(b, i + step) - a].astype(np.float64, copy=False)
-                piece.flags.writeable = False  # one compiled version for all
-                yield i, min(b, i + step), piece
 
     def measure(self) -> None:
         """The squared error, directly from the residuals, and the sums that `refit` needs."""
@@ -138,39 +126,35 @@ class Allocation:
         self.work += self.one_pass() + cost
         return int(changed)
 
-    def _map(
-        self, how: int, bounds: Bounds = UNBOUND
-    ) -> list[tuple[int, float, np.ndarray, np.ndarray, float]]:
-        """One pass over each segment: changes, squared error, ZᵀWZ, ZᵀW(X - ZA), and what it cost
-        beyond `one_pass`."""
-        K = self.K
-        G = self.A @ self.A.T
-        L, sums, each, ease = G, NO_SUMS, 0.0, 0.0
-        if how in (EXACT, SOME) and K:
-            L = triangle(G)
-            if self.n > FEW_ROWS:
-                ease = diagonal_part(G)
-            sums, each = sums_for(self, G, L, ease, bounds)
+    def _map(self, how: int, bounds: Bounds = UNBOUND) -> list[segment.Part]:
+        """`segment.one_pass` of all segments: what each of them found."""
+        if self.remote:
+            args = self.executor.once(np.array, self.A), how, self.most_nodes
+            shares = self.rows.shares
+            self.held = self.executor.change(segment.pass_of_its_own, shares, self.held, *args)
+            parts = self.executor.ask(segment.parts_of, self.held)
+        else:
+            probe = self._rows_with_z
+            told = segment.make_pass(self.A, how, self.n, self.most_nodes, probe, bounds)
+            views = [self.held[0].rows(a, b, bounds.reach) for a, b in self.rows.spans]
+            found = self.executor.change(segment.one_pass, self.rows.shares, views, told)
+            parts = [held.parts for held in found]
+        return [part for share in parts for part in share]
 
-        def partial(cut: tuple[int, int]) -> tuple[int, float, np.ndarray, np.ndarray, float]:
-            changed, rss = 0, 0.0
-            S, T = np.zeros((K, K)), np.zeros((K, self.d))
-            cost = (cut[1] - cut[0]) * each
-            for i, j, X in self.pieces(cut):
-                Z, reach, moved = self.Z[i:j], bounds.reach[i:j], bounds.moved
-                met = meet(X, Z, self.A, sums, how == SOME, reach, moved)
-                flips, error, nodes = kernels.allocate(
-                    *(X, self.weight[i:j], Z, self.A, G, L, sums.plain, met, ease),
-                    *(self.most_nodes, how, reach, moved, self.error[i:j], S, T),
-                )
-                changed, rss, cost = changed + flips, rss + error, cost + nodes * NODE
-            return changed, rss, S, T, cost
+    def _rows_with_z(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        return self.rows.take(rows), self.Z[rows]
 
-        return self.run(partial, self.cuts)
-
-    def in_turn(self, rows_in_turn: Callable[..., int], penalty: float, cap: int) -> int:
-        """Rows one after another, wherever they are; returns how many z changed."""
-        return rows_in_turn(self, penalty, cap)
+    def open_in_turn(self, penalty: float, cap: int) -> int:
+        """Rows one after another, wherever they are, see the features that rows before them opened;
+        returns how many z changed."""
+        args = penalty, cap
+        held, new, flips = in_turn(
+            self.executor, segment.rows_in_turn, self.shares, self.held, self.A, args, self._opens
+        )
+        self._opens = len(new) > len(self.A)
+        self.A = new
+        self.held = self.executor.map(segment.padded, held, args=(self.K,))
+        return sum(flips)
 
     # Steps on K×K matrices
 
@@ -232,30 +216,49 @@ class Allocation:
         self._T = np.zeros_like(self.A)
 
     def _keep_columns(self, keep: np.ndarray) -> None:
-        self.Z = np.ascontiguousarray(self.Z[:, keep])
+        self.held = self.executor.map(segment.with_columns, self.held, args=(np.flatnonzero(keep),))
 
-    def everybody(self) -> np.ndarray:
+    def everybody(self) -> list[Any]:
         """A feature that all rows have, for `add`."""
-        return np.ones(self.n)
+        return self.executor.map(segment.everybody, self.held)
 
     def residuals(self, rows: np.ndarray) -> np.ndarray:
         """What the features leave of some rows."""
-        return self.source.take(rows) - self.Z[rows].astype(np.float64) @ self.A
+        X, Z = np.empty((rows.size, self.d)), np.empty((rows.size, self.K))
+        if not self.remote:
+            X, Z = self._rows_with_z(rows)
+        else:
+            at = np.searchsorted([b for _, b in self.rows.spans], rows, side="right")
+            for s in np.unique(at):
+                some, each = at == s, ([self.shares[s]], [self.held[s]])
+                index = rows[some] - self.rows.spans[s][0]
+                X[some], Z[some] = self.executor.ask(segment.rows_with_z, *each, args=(index,))[0]
+        return X - Z.astype(np.float64) @ self.A
 
-    def add(self, z: np.ndarray, a: np.ndarray) -> None:
-        """One more feature; follow with a pass."""
-        self.Z = np.column_stack([self.Z, z.astype(np.uint8)])
+    def add(self, z: list[Any], a: np.ndarray) -> None:
+        """One more feature; follow with a pass. `z`: what each share says of its rows."""
+        self.held = self.executor.map(segment.with_more, self.held, z)
         self.A = np.vstack([self.A, a])
+
+    def column_sums(self) -> np.ndarray:
+        """How many rows have each feature, by weight."""
+        return np.sum(self.executor.ask(segment.column_sums, self.shares, self.held), axis=0)
 
     # Births
 
     def draw(self, rng: np.random.RandomState, count: int) -> np.ndarray:
         """Rows with probability proportional to their squared error (BKJ 5)."""
-        chance = np.cumsum(self.error * self.weight if self.weight.shape[0] else self.error)
-        if not chance[-1] > 0:
+        each = self.shares, self.held
+        reached = np.array([0.0, *self.executor.fold(segment.add_errors, 0.0, *each, every=True)])
+        if not reached[-1] > 0:
             return np.zeros(0, dtype=np.intp)
-        at = np.searchsorted(chance, rng.random_sample(count) * chance[-1], side="right")
-        return np.minimum(at, self.n - 1)
+        at, found = rng.random_sample(count) * reached[-1], np.empty(count, dtype=np.intp)
+        of = np.minimum(np.searchsorted(reached[1:], at, side="right"), len(self.held) - 1)
+        for s in np.unique(of):
+            columns = [reached[s]], [self.shares[s]], [self.held[s]]
+            places = self.executor.ask(segment.places_of, *columns, args=(at[of == s],))
+            found[of == s] = places[0]
+        return found
 
     def birth(
         self, rows: np.ndarray, with_mean: bool = True, rounds: int = 10
@@ -267,10 +270,10 @@ class Allocation:
         seeds = self.residuals(rows)
         if with_mean:
             seeds = np.vstack([np.zeros((1, self.d)), seeds])
-        on = np.empty((self.n, seeds.shape[0]), dtype=np.uint8)
         saved = np.full(seeds.shape[0], -np.inf)
         for round_ in range(rounds):
-            count, total = self._grow(seeds, with_mean and round_ == 0, on)
+            on, count, total = self._grow(seeds, with_mean and round_ == 0)
+            self.work += self.n * (1 + self.K + len(seeds)) * self.d
             seeds = total / np.where(count > 0, count, 1.0)[:, None]
             now = count * (seeds**2).sum(axis=1)
             if (now <= saved * (1 + 1e-6)).all():
@@ -279,22 +282,17 @@ class Allocation:
         best = int(np.argmax(now))
         return on[:, best], seeds[best], float(now[best])
 
-    def nearer(self, a: np.ndarray) -> np.ndarray:
-        """The rows that are better off with `a` added to what they have."""
-        on = np.empty((self.n, 1), dtype=np.uint8)
-        self._grow(a[None], False, on)
-        return on[:, 0]
+    def nearer(self, a: np.ndarray) -> list[Any]:
+        """The rows that are better off with `a` added to what they have, for `add`."""
+        self.work += self.n * (2 + self.K) * self.d
+        if self.remote:
+            args = self.executor.once(np.array, self.A), a
+            return self.executor.map(segment.nearer, self.shares, self.held, args=args)
+        return [self._grow(a[None], False)[0][:, 0]]
 
-    def _grow(self, seeds: np.ndarray, everybody: bool, on: np.ndarray) -> tuple[Any, Any]:
-        def partial(cut: tuple[int, int]) -> tuple[np.ndarray, np.ndarray]:
-            count, total = np.zeros(seeds.shape[0]), np.zeros(seeds.shape)
-            for i, j, X in self.pieces(cut):
-                grow_seeds(
-                    *(X, self.weight[i:j], self.Z[i:j], self.A),
-                    *(seeds, everybody, on[i:j], count, total),
-                )
-            return count, total
-
-        parts = self.run(partial, self.cuts)
-        self.work += self.n * (1 + self.K + len(seeds)) * self.d
-        return sum(part[0] for part in parts), sum(part[1] for part in parts)
+    def _grow(self, seeds: np.ndarray, everybody: bool) -> tuple[Any, Any, Any]:
+        views = [self.held[0].rows(a, b) for a, b in self.rows.spans]
+        args = self.A, seeds, everybody
+        parts = self.executor.map(segment.grow, self.rows.shares, views, args=args)
+        on, count, total = zip(*parts, strict=True)
+        return self.rows.join(list(on)), sum(count), sum(total)

@@ -11,16 +11,15 @@ from sklearn.utils import check_array, check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from madbayes._model.dispatch import anywhere
-from madbayes._model.fitting import check_effort
+from madbayes._model.fitting import check_effort, forget
 from madbayes._rows.checks import check_count, check_penalty, check_rows
-from madbayes._rows.rows import Rows
-from madbayes._rows.threads import Run, workers
+from madbayes._rows.threads import workers
 from madbayes._storage.saving import SaveMixin
-from madbayes.features.allocation import Allocation, new_state
+from madbayes.features.allocation import Allocation
 from madbayes.features.budget import NO_SEARCH
 from madbayes.features.path import climb_path
-from madbayes.features.solve import Features, Method, best_start, by_size
-from madbayes.features.table import Table, check_table_to_fit
+from madbayes.features.solve import Features, Method, best_start, in_order
+from madbayes.features.table import Table, check_table_to_fit, open_table
 
 TIE = 1e-12  # of a row's sum of squares: errors that differ by less are equal up to rounding
 
@@ -73,9 +72,9 @@ class FeaturesMixin(SaveMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
     def _allocate_table(self, table: Table) -> Allocation:
         """Each row with the features that describe it best."""
-        with workers(self.n_jobs) as run:
-            state = new_state(Rows(table.X), table.weight, run)
-            state.put(np.zeros((state.n, self.components_.shape[0])), self.components_)
+        with workers(self.n_jobs):
+            state = Allocation(table.rows)
+            state.put_features(self.components_)
             while state.assign("exact"):  # again from closer by, for the last digits
                 pass
         return state
@@ -85,10 +84,12 @@ class FeaturesMixin(SaveMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
         A printed algorithm may leave rows with combinations that are not the best: these stay.
         """
+        if table.remote:
+            return
         best, Z = self._allocate_table(table), self.assignments_
         other = np.flatnonzero((best.Z != Z).any(axis=1))
         if other.size:
-            rows, A = Rows(table.X).take(other), self.components_.astype(np.float64)
+            rows, A = table.rows.take(other), self.components_.astype(np.float64)
             error = ((rows - Z[other].astype(np.float64) @ A) ** 2).sum(axis=1)
             tied = other[error <= best.error[other] + TIE * (rows**2).sum(axis=1)]
             Z[tied] = best.Z[tied]
@@ -115,7 +116,7 @@ class FeaturesMixin(SaveMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin
                 ConvergenceWarning,
                 stacklevel=3,
             )
-        single = table.X.dtype == np.float32
+        single = table.dtype == np.float32
         self.components_ = result.components.astype(np.float32 if single else np.float64)
         self.assignments_ = result.assignments.astype(bool)
         self.n_components_ = result.components.shape[0]
@@ -159,39 +160,40 @@ class PenalizedFeatures(FeaturesMixin):
         """Check the parameters of the algorithm; how one start is made."""
         raise NotImplementedError
 
-    @anywhere
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Find the features of the rows of X."""
-        X = check_rows(self, X)
-        table = check_table_to_fit(X, sample_weight)
+        table = open_table(self, X, sample_weight)
         penalty = check_penalty(self.penalty, "auto", of="feature")
         cap = table.n
         if self.max_components is not None:
             cap = min(cap, check_count("max_components", self.max_components))
-        method = self._method(X.shape)
+        method = self._method((table.n, table.d))
+        if table.remote and (penalty == "auto" or not method.printed):
+            raise ValueError(
+                f"{type(self).__name__} does not fit Dask tables so: use BPMeans with "
+                "algorithm='paper' and a penalty that is a number. The penalty_ of a sample is on "
+                "the scale of its rows: multiply it by the number of rows that each stands for."
+            )
         rng = check_random_state(self.random_state)
-        for name in ("evidence_", "path_"):
-            self.__dict__.pop(name, None)
-        with workers(self.n_jobs) as run:
+        forget(self)
+        with workers(self.n_jobs):
             if penalty == "auto":
-                result, penalty = self._fit_auto(table, cap, method, rng, run)
+                result, penalty = self._fit_auto(table, cap, method, rng)
             else:
-                result = best_start(table, method, penalty / table.unit, cap, rng, run)
+                result = best_start(table, method, penalty / table.unit, cap, rng)
         self.penalty_ = float(penalty)
-        self._store(by_size(result, table.weight) if method.sorts else result, table)
+        self._store(in_order(result, table, method.sorts), table)
         self._settle_ties(table)
         return self
 
     def _fit_auto(
-        self, table: Table, cap: int, method: Method, rng: np.random.RandomState, run: Run
+        self, table: Table, cap: int, method: Method, rng: np.random.RandomState
     ) -> tuple[Features, float]:
         """The path first; its allocation is the first start, and its number of features stays."""
-        path, first = climb_path(table, cap, method.effort, rng, run)
+        path, first = climb_path(table, cap, method.effort, rng)
         choice = path.best()
         K = choice.n_components
-        result = best_start(
-            *(table, method, choice.penalty / table.unit, cap, rng, run), first=first(K)
-        )
+        result = best_start(*(table, method, choice.penalty / table.unit, cap, rng), first=first(K))
         if result.components.shape[0] != K:  # on all rows a feature turned out to be one too many
             choice = replace(choice, number=result.components.shape[0])
         self.path_ = replace(path, choice=choice)

@@ -29,7 +29,6 @@ from madbayes.features.allocation import Allocation
 from madbayes.features.base import PenalizedFeatures
 from madbayes.features.budget import default_patience, few
 from madbayes.features.greedy import greedy
-from madbayes.features.rowwise import paper_pass
 from madbayes.features.search import search, search_start, settle
 from madbayes.features.solve import Features, Method, finish
 
@@ -41,7 +40,7 @@ def objective(X: np.ndarray, Z: np.ndarray, A: np.ndarray, penalty: float) -> fl
 
 def assign_or_open(state: Allocation, penalty: float, cap: int) -> int:
     """1. One pass over the rows; returns how many z changed."""
-    return paper_pass(state, penalty, cap)
+    return state.open_in_turn(penalty, cap)
 
 
 def update_features(state: Allocation) -> None:
@@ -166,4 +165,4 @@ class BPMeans(PenalizedFeatures):
             return bp_means(state, penalty, cap=cap, max_iter=max_iter)
 
         self._effort(unused_by="algorithm='paper'")
-        return Method(start, self._restarts(1 if empty else 10), sorts=False)
+        return Method(start, self._restarts(1 if empty else 10), sorts=False, printed=True)

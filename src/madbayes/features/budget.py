@@ -1,7 +1,8 @@
 """What a search for features may cost: counted, so that the same seed gives the same result.
 
 The exchanges end after so many tries in vain (`default_patience`, times `harder`), or when they
-have cost as much as so many should (`budget`). Until the last polish everything is `in_haste`.
+have cost as much as so many should (`budget`). Until the last polish rows search FEW_NODES at most,
+and a round that gains less than `least_gain` is the last of its polish.
 """
 
 import numpy as np
@@ -48,14 +49,12 @@ def budget(state: Allocation, patience: float) -> float:
     return min(passes * state.one_pass(), max(1, patience / MOST_PATIENCE) * PRODUCTS)
 
 
-def in_haste(state: Allocation) -> float:
-    """Until the last polish rows with many features search less, and what is returned is the part
-    of J that a round should gain at least."""
-    state.most_nodes = FEW_NODES
+def least_gain(state: Allocation) -> float:
+    """The part of J that a round of a polish, but the last, should gain at least."""
     return LEAST if state.n * state.d > SMALL else 0.0
 
 
-def at_last(state: Allocation) -> int:
+def last_nodes(state: Allocation) -> int:
     """Nodes for each row in the last polish: all up to 12 features, beyond that fewer for many."""
     if state.K <= 12:
         return NODES

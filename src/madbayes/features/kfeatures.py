@@ -21,18 +21,17 @@ from typing import Any, Self
 import numpy as np
 from sklearn.utils import check_random_state
 
-from madbayes._model.dispatch import anywhere
-from madbayes._rows.checks import check_choice, check_count, check_rows
+from madbayes._rows.checks import check_choice, check_count
 from madbayes._rows.threads import workers
 from madbayes.features.allocation import Allocation
 from madbayes.features.base import FeaturesMixin
 from madbayes.features.bounds import Bounds
-from madbayes.features.budget import default_patience, in_haste
+from madbayes.features.budget import FEW_NODES, default_patience, least_gain
 from madbayes.features.extrapolation import Ahead
 from madbayes.features.greedy import greedy
 from madbayes.features.search import search, search_start, settle
-from madbayes.features.solve import Features, Method, best_start, by_size, finish
-from madbayes.features.table import check_table_to_fit
+from madbayes.features.solve import Features, Method, best_start, finish, in_order
+from madbayes.features.table import open_table
 
 
 def objective(X: np.ndarray, Z: np.ndarray, A: np.ndarray) -> float:
@@ -76,12 +75,12 @@ def k_features(
 
 def pad(result: Features, k: int) -> Features:
     """Features that nobody needs are zero."""
-    more = k - result.components.shape[0]
+    more, Z = k - result.components.shape[0], result.assignments
     return Features(
         **{
             **result.__dict__,
             "components": np.pad(result.components, ((0, more), (0, 0))),
-            "assignments": np.pad(result.assignments, ((0, 0), (0, more))),
+            "assignments": np.pad(result.assignments, ((0, 0), (0, more))) if more else Z,
         }
     )
 
@@ -162,18 +161,21 @@ class KFeatures(FeaturesMixin):
         self.random_state = random_state
         self.n_jobs = n_jobs
 
-    @anywhere
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Find the features of the rows of X."""
-        X = check_rows(self, X)
-        table = check_table_to_fit(X, sample_weight)
         k = check_count("n_components", self.n_components)
-        given = self._given(X, k)
-        method = self._method(X.shape, given)
+        table = open_table(self, X, sample_weight)
+        given = self._given(table.d, k)
+        method = self._method((table.n, table.d), given)
+        if table.remote and not method.printed:
+            raise ValueError(
+                "KFeatures fits Dask tables as printed: use assignment='coordinate', or "
+                "assignment='exact' with effort=0, which leaves out the exchanges of features."
+            )
         rng = check_random_state(self.random_state)
-        with workers(self.n_jobs) as run:
-            result = pad(best_start(table, method, 0.0, k, rng, run), k)
-        self._store(by_size(result, table.weight) if method.sorts else result, table)
+        with workers(self.n_jobs):
+            result = best_start(table, method, 0.0, k, rng)
+        self._store(pad(in_order(result, table, method.sorts), k), table)
         self._settle_ties(table)
         return self
 
@@ -190,8 +192,10 @@ class KFeatures(FeaturesMixin):
             if given is None:
                 greedy(state, rng, penalty, cap)
             else:
-                state.put(np.zeros((state.n, cap)), given)
-            least = in_haste(state) if patience else 0.0
+                state.put_features(given)
+            least = 0.0
+            if patience:
+                state.most_nodes, least = FEW_NODES, least_gain(state)
             history, n_iter, converged = k_features(
                 state, assignment=assignment, max_iter=max_iter, least=least
             )
@@ -201,17 +205,18 @@ class KFeatures(FeaturesMixin):
 
         n_init = self._restarts(3)
         if given is not None:
-            return Method(start, 1, sorts=False, turns=False)
-        return Method(start, n_init, settle=search_start(settle) if patience else None)
+            return Method(start, 1, sorts=False, turns=False, printed=not patience)
+        settled = search_start(settle) if patience else None
+        return Method(start, n_init, settle=settled, printed=not patience)
 
-    def _given(self, X: Any, k: int) -> np.ndarray | None:
+    def _given(self, d: int, k: int) -> np.ndarray | None:
         if isinstance(self.init, str):
             check_choice("init", self.init, "greedy")
             return None
         A = np.array(self.init, dtype=np.float64, order="C")
-        if A.shape != (k, X.shape[1]) or not np.isfinite(A).all():
+        if A.shape != (k, d) or not np.isfinite(A).all():
             raise ValueError(
-                f"init has shape {A.shape}; {k} features of {X.shape[1]} finite numbers are "
-                f"needed: {(k, X.shape[1])}."
+                f"init has shape {A.shape}; {k} features of {d} finite numbers are needed: "
+                f"{(k, d)}."
             )
         return A

@@ -25,9 +25,8 @@ from scipy.spatial.distance import cdist
 from sklearn.utils import check_random_state
 
 from madbayes._rows.checks import check_count, check_table
-from madbayes._rows.rows import Rows
-from madbayes._rows.threads import Run, workers
-from madbayes.features.allocation import Allocation, new_state
+from madbayes._rows.threads import workers
+from madbayes.features.allocation import Allocation
 from madbayes.features.search import polish, search
 from madbayes.features.solve import Found
 from madbayes.features.table import Table, check_table_to_fit, main_directions
@@ -90,8 +89,8 @@ def feature_path(
     cap = check_count("max_components", max_components)
     max_rows = check_count("max_rows", max_rows, low=2)
     rng = check_random_state(random_state)
-    with workers(n_jobs) as run:
-        return climb_path(table, cap, effort, rng, run, max_rows)[0]
+    with workers(n_jobs):
+        return climb_path(table, cap, effort, rng, max_rows)[0]
 
 
 def climb_path(
@@ -99,7 +98,6 @@ def climb_path(
     cap: int,
     effort: float,
     rng: np.random.RandomState,
-    run: Run,
     max_rows: int | None = None,
 ) -> tuple[Staircase, Callable[[int], Found]]:
     """1 to 3; the path, and for a number of features what was found of them."""
@@ -108,7 +106,7 @@ def climb_path(
     rows = table.draw(rng, max_rows)
     part = table if rows.size == table.n else table.sample(rows)
     main, rest = main_directions(part)
-    state = new_state(Rows(main.X), main.weight, run)
+    state = Allocation(main.rows)
     most = table.d + 1 if table.d > 1 else 1
     seed = np.random.RandomState(rng.randint(2**31 - 1))
     errors, found = climb(state, seed, min(cap, MOST, most), effort, part, rest)

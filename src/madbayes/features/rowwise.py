@@ -3,9 +3,9 @@
 import numpy as np
 
 from madbayes.features.allocation import Allocation
-from madbayes.features.birth_kernels import paper_rows
 from madbayes.features.collapsed_kernels import DONE, OPEN, SOLE, best_z, collapsed_rows
 from madbayes.features.row_kernels import slack
+from madbayes.features.segment import pieces
 
 
 def collapsed_pass(state: Allocation, penalty: float, cap: int) -> int:
@@ -18,7 +18,7 @@ def collapsed_pass(state: Allocation, penalty: float, cap: int) -> int:
     count = np.zeros(1, dtype=np.int64)
     fresh = 0
     M, G = inverse(state)
-    for a, b, block in state.pieces((0, state.n)):
+    for a, b, block in pieces(state.rows, (0, state.n)):
         row, why = 0, SOLE
         while why != DONE:
             row, why = collapsed_rows(
@@ -99,26 +99,3 @@ def open_feature(state: Allocation, n: int, x: np.ndarray, M: np.ndarray) -> boo
     state.Z = np.column_stack([state.Z, np.zeros(state.n, dtype=np.uint8)])
     state.Z[n, -1] = 1
     return True
-
-
-def paper_pass(state: Allocation, penalty: float, cap: int) -> int:
-    """BP-means step 1 (BKJ 3): rows in order, features with one row opened on the way."""
-    return state.in_turn(rows_in_turn, penalty, cap)
-
-
-def rows_in_turn(state: Allocation, penalty: float, cap: int) -> int:
-    """The same for rows that are all here."""
-    count = np.zeros(1, dtype=np.int64)
-    for a, b, block in state.pieces((0, state.n)):
-        row, why = 0, OPEN
-        while why != DONE:
-            row, why = paper_rows(
-                *(block, state.weight[a:b], state.Z[a:b], state.A, state.A @ state.A.T, row),
-                *(penalty, state.K < cap, count),
-            )
-            if why == OPEN:
-                e = block[row] - state.Z[a + row].astype(np.float64) @ state.A
-                state.add(np.arange(state.n) == a + row, e)
-                count[0] += 1
-                row += 1
-    return int(count[0])

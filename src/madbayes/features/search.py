@@ -18,7 +18,7 @@ import numpy as np
 from madbayes._rows.progress import Stage
 from madbayes.features.allocation import Allocation
 from madbayes.features.bounds import Bounds
-from madbayes.features.budget import SMALL, TINY, at_last, budget, harder, in_haste
+from madbayes.features.budget import FEW_NODES, SMALL, TINY, budget, harder, last_nodes, least_gain
 from madbayes.features.extrapolation import Ahead
 from madbayes.features.greedy import value
 from madbayes.features.rowwise import collapsed_pass
@@ -119,7 +119,7 @@ def give_birth(state: Allocation, rng: np.random.RandomState, seeds: int = SEEDS
     z, a, saved = state.birth(rows, with_mean=seeds > 1, rounds=rounds)
     if not saved > 0:
         return False
-    state.add(z, a)
+    state.add([z], a)
     return True
 
 
@@ -167,13 +167,13 @@ def search(
     """
     on_step = on_step or (lambda J: None)
     on_step(value(state, penalty))
-    least = in_haste(state)
+    state.most_nodes, least = FEW_NODES, least_gain(state)
     alternate(state, penalty, least=least)
     grow(state, rng, penalty, cap, 3, goal)
     polish(state, penalty, cap, goal, least)
     on_step(value(state, penalty))
     exchange(state, rng, penalty, cap, patience, on_step, goal, partial(polish, least=least))
-    state.most_nodes = at_last(state)
+    state.most_nodes = last_nodes(state)
     converged = polish(state, penalty, cap, min(goal, state.beat), rounds=LAST_ROUNDS)
     on_step(value(state, penalty))
     return converged

@@ -14,8 +14,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from madbayes._rows.rows import Rows, on_disk, segments
-from madbayes._rows.threads import Run, serial
-from madbayes.features.allocation import Allocation, new_state
+from madbayes._rows.threads import together
+from madbayes.features.allocation import Allocation
+from madbayes.features.segment import column_sums, with_columns, z_of
 from madbayes.features.table import Table, turn
 
 SEARCHED = 2**18  # values of X that are searched
@@ -25,7 +26,7 @@ SEARCHED = 2**18  # values of X that are searched
 class Features:
     """Where one start ended."""
 
-    assignments: np.ndarray
+    assignments: Any  # Z; of a table that is elsewhere, what each of its shares holds
     components: np.ndarray
     objective: float
     history: list[float]
@@ -50,6 +51,7 @@ class Method:
     settle: Start | None = None
     effort: float = 1.0
     sorts: bool = True  # features that most rows have come first
+    printed: bool = False  # nothing but the printed algorithm, which any table can have
     turns: bool = True
 
 
@@ -66,7 +68,6 @@ def best_start(
     penalty: float,
     cap: int,
     rng: np.random.RandomState,
-    run: Run,
     first: Found | None = None,
 ) -> Features:
     """1 to 3. With `first` that is the first start, and results with as many features win."""
@@ -77,15 +78,17 @@ def best_start(
         first = None if first is None else Found(rows, first.assignments[rows])
     A = None
     if first is not None and method.settle is None and rows is not None:
-        A = fitted(table.sample(rows), first.assignments, run).A
+        A = fitted(table.sample(rows), first.assignments).A
         rows = None
     part = table if rows is None else table.sample(rows)
     X = part.X if table.n * table.d > 2 * SEARCHED and rows is None else once(part.X)
-    source = Rows(turn(X) if method.turns and A is None else X)
-    blocks = len(segments(source.n, 16)) > 1
+    source = table.rows
+    if not table.remote:
+        source = Rows(turn(X) if method.turns and A is None else X, weight=part.weight)
+    blocks = table.remote or len(segments(source.n, 16)) > 1
 
     def one(at: int, beat: float = np.inf) -> Features:
-        state = new_state(source, part.weight, run if blocks else serial)
+        state = Allocation(source)
         state.beat = beat
         given = first is not None and at == 0
         if A is not None and given:
@@ -102,18 +105,18 @@ def best_start(
     def rank(found: Features) -> tuple[bool, float]:
         return found.components.shape[0] != K and K is not None, found.objective
 
-    results: list[Features] = [] if blocks else run(one, starts)  # 2.
+    results: list[Features] = [] if blocks else together(one, starts)  # 2.
     for at in starts if blocks else ():
         right = [found.objective for found in results if not rank(found)[0]]
         results.append(one(at, min(right, default=np.inf)))
     best = min(results, key=rank)
-    if rows is None and source.X is X:
+    if table.remote or (rows is None and source.X is X):
         return best
-    state = fitted(part, best.assignments, run)
+    state = fitted(part, best.assignments)
     if rows is None:  # the components in the columns of X
         return replace(best, components=state.A)
     A = state.A
-    state = new_state(Rows(table.X), table.weight, run)  # 3.
+    state = Allocation(table.rows)  # 3.
     assert method.settle is not None  # only then rows are left out
     adopt(state, A)
     settled = method.settle(
@@ -127,9 +130,9 @@ def once(X: Any) -> Any:
     return X.astype(np.float64) if isinstance(X, np.ndarray) and not on_disk(X) else X
 
 
-def fitted(table: Table, Z: np.ndarray, run: Run) -> Allocation:
+def fitted(table: Table, Z: np.ndarray) -> Allocation:
     """The rows with these assignments, A by least squares."""
-    state = new_state(Rows(table.X), table.weight, run)
+    state = Allocation(table.rows)
     state.put(Z, np.zeros((Z.shape[1], table.d)))
     state.refit_all()
     return state
@@ -137,7 +140,7 @@ def fitted(table: Table, Z: np.ndarray, run: Run) -> Allocation:
 
 def adopt(state: Allocation, A: np.ndarray) -> None:
     """Every row takes the best of these features."""
-    state.put(np.zeros((state.n, A.shape[0])), A)
+    state.put_features(A)
     state.assign("exact")
 
 
@@ -153,7 +156,22 @@ def finish(
     objective = state.rss + penalty * state.K
     fell = [J for i, J in enumerate(history) if J > objective and (i == 0 or J < min(history[:i]))]
     fell.append(objective)  # rounding aside, the objective on the way
-    return Features(state.Z, state.A, objective, fell, n_iter, converged)
+    Z = state.held if state.remote else state.Z
+    return Features(Z, state.A, objective, fell, n_iter, converged)
+
+
+def in_order(result: Features, table: Table, sorts: bool) -> Features:
+    """The result as a model keeps it; with `sorts` the features that most rows have first."""
+    if not table.remote:
+        return by_size(result, table.weight) if sorts else result
+    executor, held = table.rows.executor, result.assignments
+    order = np.arange(len(result.components))
+    if sorts:
+        counts = np.sum(executor.ask(column_sums, table.rows.shares, held), axis=0)
+        order = np.argsort(-counts, kind="stable")
+        held = executor.map(with_columns, held, args=(order,))
+    Z = table.rows.public(executor.map(z_of, held), np.uint8, len(order))
+    return replace(result, assignments=Z, components=result.components[order])
 
 
 def by_size(result: Features, weight: np.ndarray | None) -> Features:

@@ -1,6 +1,7 @@
 """All 2^K sums of features, for rows that are sooner compared with each than they are by a tree."""
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -11,8 +12,8 @@ from madbayes.features.bounds import UNBOUND, Bounds
 from madbayes.features.row_kernels import EXACT, allocate
 from madbayes.features.sum_kernels import Met, Sums, meet_sums
 
-if TYPE_CHECKING:
-    from madbayes.features.allocation import Allocation
+Tree = tuple[np.ndarray, np.ndarray, float]  # AAᵀ, its triangle, how far it is from singular
+Probe = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]  # some rows, and their Z
 
 MOST = 12  # features
 NODE = 16  # products that take as long as a node of a search tree …
@@ -47,36 +48,35 @@ def meet(
 
 
 def sums_for(
-    state: "Allocation", G: np.ndarray, L: np.ndarray, ease: float, bounds: Bounds
+    A: np.ndarray, n: int, most_nodes: int, tree_of: Tree, probe: Probe, bounds: Bounds
 ) -> tuple[Sums, float]:
-    """All sums, if rows are sooner compared with them than by search trees, and what that counts
+    """All sums, if n rows are sooner compared with them than by search trees, and what that counts
     for a row: as much as what it is in place of, so that searches end where they did."""
-    A, rank = state.A, int((L.diagonal() > 0).sum())
+    rank = int((tree_of[1].diagonal() > 0).sum())
     K, d = A.shape
     if K > MOST:
         return NO_SUMS, 0.0
-    many = state.n > MANY
+    many = n > MANY
     # A tree that is cut as soon as can be still has the branches of features that depend on others.
     each, branches = 2**K * d * SUM, NODE * rank * 2.0 ** (K - rank)
-    tree = BOTH * bounds.cost / state.n if bounds.reach.size else 0.0
+    tree = BOTH * bounds.cost / n if bounds.reach.size else 0.0
     if each <= (branches if many else max(branches, tree)):
         plain = np.ascontiguousarray(combined(A).T)
         return (all_sums(A) if many else NO_SUMS)._replace(plain=plain), each
     if many and not bounds.reach.size:
-        tree = tree_cost(state, G, L, ease)
+        tree = tree_cost(A, most_nodes, tree_of, *probe(np.arange(PROBED) * n // PROBED))
     if many and tree > 2**K * (min(K, d) + SEARCH) * PACKED:
         return all_sums(A), tree
     return NO_SUMS, 0.0
 
 
-def tree_cost(state: "Allocation", G: np.ndarray, L: np.ndarray, ease: float) -> float:
+def tree_cost(A: np.ndarray, most_nodes: int, tree_of: Tree, X: np.ndarray, Z: np.ndarray) -> float:
     """What the search tree of a row costs, by some of them."""
-    rows = np.arange(PROBED) * state.n // PROBED
+    G, L, ease = tree_of
     *_, nodes = allocate(
-        *(read_only(state.source.take(rows)), np.empty(0), state.Z[rows], state.A, G, L),
-        *(NO_SUMS.plain, NOTHING, ease, state.most_nodes, EXACT, UNBOUND.reach, 0.0),
-        np.empty(PROBED),
-        *(np.zeros_like(G), np.zeros_like(state.A)),
+        *(read_only(X), np.empty(0), Z, A, G, L),
+        *(NO_SUMS.plain, NOTHING, ease, most_nodes, EXACT, UNBOUND.reach, 0.0),
+        *(np.empty(PROBED), np.zeros_like(G), np.zeros_like(A)),
     )
     return float(nodes * NODE / PROBED)
 

@@ -6,8 +6,9 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from madbayes._rows.checks import check_weight
-from madbayes._rows.rows import Rows
+from madbayes._model.open_rows import open_rows
+from madbayes._rows.checks import check_rows, check_weight, is_spread
+from madbayes._rows.rows import Rows, Share, segments
 
 WIDE_ROWS = 4000  # wide tables of up to so many rows are turned before the search
 FEW_COLUMNS = 8  # no fewer directions are ever kept
@@ -17,19 +18,35 @@ DENSE_VALUES = 2**22  # a CSR matrix up to this size may be made dense
 
 @dataclass(frozen=True)
 class Table:
-    """Rows and their weights, which were divided by `unit` (a power of two; None: all ones)."""
+    """Rows and their weights, which were divided by `unit` (a power of two; None: all ones).
+
+    Rows that are elsewhere (`elsewhere`, weights included) have neither X nor weight.
+    """
 
     X: Any
     weight: np.ndarray | None
     unit: float = 1.0
+    elsewhere: Any = None  # `DaskRows`
+
+    @property
+    def remote(self) -> bool:
+        return self.elsewhere is not None
+
+    @property
+    def rows(self) -> Any:
+        return self.elsewhere if self.remote else Rows(self.X, weight=self.weight)
 
     @property
     def n(self) -> int:
-        return int(self.X.shape[0])
+        return int(self.elsewhere.n if self.remote else self.X.shape[0])
 
     @property
     def d(self) -> int:
-        return int(self.X.shape[1])
+        return int(self.elsewhere.d if self.remote else self.X.shape[1])
+
+    @property
+    def dtype(self) -> np.dtype:
+        return self.elsewhere.dtype if self.remote else self.X.dtype
 
     def sample(self, rows: np.ndarray) -> "Table":
         """Some of the rows, each counted for as many as it stands for."""
@@ -43,6 +60,46 @@ class Table:
         return np.sort(rng.permutation(rows)[:count])
 
 
+def open_table(model: Any, X: Any, sample_weight: Any) -> Table:
+    """The checked rows of a fit, wherever they are."""
+    if is_spread(X):
+        return scaled(open_rows(model, X, sample_weight))
+    return check_table_to_fit(check_rows(model, X), sample_weight)
+
+
+def scaled(rows: Any) -> Table:
+    """`check_table_to_fit` for rows that are elsewhere."""
+    ask = rows.executor.ask
+    if rows.d > 2 * rows.n and rows.n <= WIDE_ROWS:
+        raise ValueError(
+            f"X.shape={(rows.n, rows.d)} is a small table: X.compute() brings it to this process."
+        )
+    unit = 1.0
+    if rows.weighted:
+        ranges = np.array(ask(lightest_and_heaviest, rows.shares))
+        if ranges[:, 0].min() == 0:
+            raise ValueError(
+                "sample_weight has zeros: leave these rows out of a Dask table for features."
+            )
+        unit = float(2.0 ** np.floor(np.log2(ranges[:, 1].max())))
+        rows = rows.change(in_units, [unit] * len(rows.shares))
+    check_largest(max(ask(largest, rows.shares)), float(rows.n * rows.d), unit)
+    return Table(None, None, unit, rows.cut_at(segments(rows.n, 16)))
+
+
+def lightest_and_heaviest(share: Share) -> tuple[float, float]:
+    return float(share.weight.min()), float(share.weight.max())
+
+
+def in_units(share: Share, unit: float) -> Share:
+    rows = Rows(share.rows.X, weight=share.rows.weight / unit)
+    return share._replace(rows=rows)
+
+
+def largest(share: Share) -> float:
+    return max((float(np.abs(block).max(initial=0)) for _, block, _ in share.blocks()), default=0.0)
+
+
 def check_table_to_fit(X: Any, sample_weight: Any, A: np.ndarray | None = None) -> Table:
     """Weighted sums of squares of X (and of the features A) must be numbers."""
     weight = check_weight(sample_weight, X.shape[0])
@@ -51,8 +108,8 @@ def check_table_to_fit(X: Any, sample_weight: Any, A: np.ndarray | None = None) 
         unit = float(2.0 ** np.floor(np.log2(weight.max())))
         weight = weight / unit
     parts = [X.data] if sp.issparse(X) else (block for *_, block in Rows(X).blocks(0, X.shape[0]))
-    largest = max((float(np.abs(part).max(initial=0)) for part in parts), default=0.0)
-    check_largest(largest, float(X.shape[0] * X.shape[1]), unit, A)
+    top = max((float(np.abs(part).max(initial=0)) for part in parts), default=0.0)
+    check_largest(top, float(X.shape[0] * X.shape[1]), unit, A)
     return Table(X, weight, unit)
 
 

@@ -16,7 +16,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
 from madbayes._rows.progress import Stage
-from madbayes._rows.threads import workers
+from madbayes._rows.threads import together, workers
 
 Step = Callable[[np.random.Generator, Any], tuple[Any, Any]]
 TOLD = 1000  # times that a chain tells how far it is, at most
@@ -79,9 +79,9 @@ def run_chains(
             if sweep % every == 0:
                 stage.step()
 
-    with workers(n_jobs) as run:
+    with workers(n_jobs):
         try:
-            run(chain, range(plan.n_chains))
+            together(chain, range(plan.n_chains))
         except KeyboardInterrupt:
             stop.set()
     samples = [sample for part in kept for sample in part]

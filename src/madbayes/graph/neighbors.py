@@ -157,8 +157,8 @@ def safe_rows(X: Any, unit: bool, n_jobs: int | None) -> Any:
     X = X if X.dtype in (np.float32, np.float64) else X.astype(np.float64)
     if unit:
         return X
-    with workers(n_jobs) as run:
-        spread = 1 / measure_to_fit(Rows(X), None, run).scale
+    with workers(n_jobs):
+        spread = 1 / measure_to_fit(Rows(X)).scale
     return X if 1 / NARROW < spread < NARROW else X.astype(np.float64)
 
 
@@ -171,8 +171,8 @@ def safe_new_rows(X: Any, fitted: Any, unit: bool, n_jobs: int | None) -> Any:
     ends = [fitted.min(axis=0), fitted.max(axis=0)]
     ends = [end.toarray() for end in ends] if sp.issparse(fitted) else ends
     corners = np.vstack(ends).astype(np.float64)
-    with workers(n_jobs) as run:
-        frame = measure(Rows(X), None, run)
+    with workers(n_jobs):
+        frame = measure(Rows(X))
     check_reach(corners, frame, X.shape[1], "the rows of the fit")
     reach = np.abs(corners - frame.offset).max(initial=0.0) + 1 / frame.scale
     return X.astype(fitted.dtype if reach < NARROW else np.float64, copy=False)

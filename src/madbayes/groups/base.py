@@ -9,32 +9,26 @@ from madbayes._model.fitting import Options, begin, keep_choice, warn_if_unfinis
 from madbayes._rows.checks import check_count
 from madbayes._rows.row_kernels import squared_error
 from madbayes._rows.rows import DISK_VALUES, Rows, on_disk
-from madbayes._rows.threads import Run
 from madbayes._search.division import Division
 from madbayes._search.driver import by_size, search
 from madbayes._search.number import printed_number
 from madbayes._search.price import SharedPrice
 from madbayes.groups.algorithm2 import Sharing, hard_hdp
 from madbayes.groups.farthest import group_gap, local_gap
-from madbayes.groups.grouped_rows import Grouped, Groups, check_groups, put_together
+from madbayes.groups.grouped_rows import (
+    Grouped,
+    Groups,
+    check_groups,
+    number_locally,
+    put_together,
+    usage,
+)
 from madbayes.groups.path import find_shared_path
 from madbayes.groups.space import GroupedSpace
 from madbayes.howmany.staircase import Staircase
 from madbayes.kmeans.farthest import first_gap
 
 COSTS = 2**20  # distances that predict keeps at a time
-
-
-def usage(groups: np.ndarray, labels: np.ndarray, shape: tuple[int, int]) -> sp.csr_array:
-    """How many rows of each group are in each cluster."""
-    return sp.csr_array((np.ones(len(labels), np.int64), (groups, labels)), shape=shape)
-
-
-def number_locally(table: sp.csr_array, groups: np.ndarray, labels: np.ndarray) -> np.ndarray:
-    """The rank of each row's cluster among those of its group; -1 where the group has none."""
-    key = np.repeat(np.arange(table.shape[0]), np.diff(table.indptr)) * table.shape[1]
-    at = np.searchsorted(key + table.indices, groups * table.shape[1] + labels)
-    return np.where(np.diff(table.indptr)[groups] > 0, at - table.indptr[groups], -1)
 
 
 def check_penalty(name: str, value: Any) -> Any:
@@ -109,7 +103,7 @@ class SharedClusters:
         return options
 
     def _solve(
-        self, X: Any, weight: np.ndarray | None, groups: Groups, options: Options, run: Run
+        self, X: Any, weight: np.ndarray | None, groups: Groups, options: Options
     ) -> tuple[Grouped, Division, np.ndarray]:
         """Fit on checked rows: all but what depends on how a centre is kept.
 
@@ -121,12 +115,12 @@ class SharedClusters:
                 f"algorithm='search' needs the rows in memory, and X has {X.shape[0]:,} of "
                 f"{X.shape[1]} columns on disk. Use algorithm='paper', or np.array(X) if it fits."
             )
-        rows = put_together(X, weight, groups, run)
-        local, glob, path = self._penalties(rows, options, run)
+        rows = put_together(X, weight, groups)
+        local, glob, path = self._penalties(rows, options)
         if self.algorithm == "paper":
-            local, glob, found = self._print(rows, local, glob, path, options, run)
+            local, glob, found = self._print(rows, local, glob, path, options)
         else:
-            found = self._search(rows, local, glob, options, run)
+            found = self._search(rows, local, glob, options)
         warn_if_unfinished(self, found.converged)
         space = GroupedSpace(
             rows.X, rows.w, rows.group, SharedPrice(glob, len(rows.X), local=local)
@@ -134,23 +128,31 @@ class SharedClusters:
         division = space.division(found.labels)
         if path is not None:
             keep_choice(self, path, division.k, glob)
-        self.groups_ = groups.names
-        self._rows_of = usage(rows.group, division.labels, (len(groups.names), division.k))
-        self.n_local_clusters_ = np.diff(self._rows_of.indptr)
-        self.n_clusters_ = division.k
-        self.penalty_local_, self.penalty_global_ = local, glob
-        self.objective_ = found.history[-1]
-        self.inertia_ = float(squared_error(rows.X, rows.w, division.labels, division.centers))
-        self.objective_history_ = np.array(found.history)
-        self.n_iter_ = found.n_iter
-        self.converged_ = found.converged
+        used = usage(rows.group, division.labels, (len(groups.names), division.k))
+        inertia = float(squared_error(rows.X, rows.w, division.labels, division.centers))
+        self._store_found(groups.names, found, used, inertia, (local, glob))
         labels = np.full(X.shape[0], -1, dtype=np.int64)
         labels[rows.place] = division.labels
         return rows, division, labels
 
-    def _penalties(
-        self, rows: Grouped, options: Options, run: Run
-    ) -> tuple[float, float, Staircase | None]:
+    def _store_found(
+        self,
+        names: np.ndarray,
+        found: Sharing,
+        used: sp.csr_array,
+        inertia: float,
+        penalties: tuple[float, float],
+    ) -> None:
+        """`used`: how many rows of each group are in each cluster."""
+        self.groups_, self._rows_of = names, used
+        self.n_local_clusters_ = np.diff(used.indptr)
+        self.n_clusters_ = used.shape[1]
+        self.penalty_local_, self.penalty_global_ = penalties
+        self.objective_, self.inertia_ = found.history[-1], inertia
+        self.objective_history_ = np.array(found.history)
+        self.n_iter_, self.converged_ = found.n_iter, found.converged
+
+    def _penalties(self, rows: Grouped, options: Options) -> tuple[float, float, Staircase | None]:
         """(λ_l, λ_g) as the parameters ask for them, and the path where they are found.
 
         "farthest-first" is the scale of Algorithm 2; for the search the hints are met instead.
@@ -158,26 +160,24 @@ class SharedClusters:
         local, glob = self.penalty_local, self.penalty_global
         if self.algorithm == "paper":
             if local == "farthest-first":
-                local = local_gap(rows.X, None, rows.group, self.n_local_hint or 1, run)
+                local = local_gap(rows.X, None, rows.group, self.n_local_hint or 1)
             if glob == "farthest-first":
-                glob = group_gap(rows.X, rows.w, rows.group, self.n_global_hint or 1, run)
+                glob = group_gap(rows.X, rows.w, rows.group, self.n_global_hint or 1)
         if not isinstance(local, str) and not isinstance(glob, str):
             return float(local), float(glob), None
         given = tuple(None if isinstance(v, str) else float(v) for v in (local, glob))
         hints = (self.n_local_hint, self.n_global_hint)
-        found = find_shared_path(rows, given, hints, options.random_state, run)  # type: ignore
+        found = find_shared_path(rows, given, hints, options.random_state)  # type: ignore
         automatic = "auto" in (local, glob)
         return *found[:2], found[2] if automatic else None
 
-    def _search(
-        self, rows: Grouped, local: float, glob: float, options: Options, run: Run
-    ) -> Sharing:
+    def _search(self, rows: Grouped, local: float, glob: float, options: Options) -> Sharing:
         """The search, from Algorithm 2 among others; clusters from the heaviest to the lightest."""
         printed = hard_hdp(rows, local, glob, options.max_iter)
         price = SharedPrice(glob, len(rows.X), local=local)
         found, history = search(
-            GroupedSpace(rows.X, rows.w, rows.group, price, run),
-            **options.for_search(run),
+            GroupedSpace(rows.X, rows.w, rows.group, price),
+            **options.for_search(),
             labels=[printed.labels],
         )
         rank = by_size(found.centers, found.weights)
@@ -190,7 +190,6 @@ class SharedClusters:
         glob: float,
         path: Staircase | None,
         options: Options,
-        run: Run,
     ) -> tuple[float, float, Sharing]:
         """Algorithm 2; where a number was chosen, at penalties of its own scale that give it."""
         if path is None or "auto" not in (self.penalty_local, self.penalty_global):
@@ -201,7 +200,7 @@ class SharedClusters:
         def solve(total: float) -> Sharing:
             return hard_hdp(rows, share * total, (1 - share) * total, options.max_iter)
 
-        first = first_gap(Rows(rows.X), rows.w, number, run)
+        first = first_gap(Rows(rows.X, weight=rows.w), number)
         total, found = printed_number(solve, lambda found: found.k, number, first)
         return share * total, (1 - share) * total, found
 

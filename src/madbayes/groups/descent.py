@@ -16,7 +16,7 @@ import numpy as np
 
 from madbayes._partition.moves import PLACES, SWEEPS, TOL, means
 from madbayes._partition.nearest_plain import close_gaps, find_nearest
-from madbayes._rows.threads import Run, patient, serial
+from madbayes._rows.threads import patient, together
 from madbayes.groups import group_kernels as hdp_groups
 from madbayes.groups import hdp_kernels as hdp
 from madbayes.groups import move_kernels as hdp_moves
@@ -50,7 +50,7 @@ class Problem(NamedTuple):
         return [self.start[a : b + 1] for a, b in pairwise(cuts)]
 
 
-def nearest(problem: Problem, centers: np.ndarray, run: Run = serial) -> tuple[np.ndarray, int]:
+def nearest(problem: Problem, centers: np.ndarray) -> tuple[np.ndarray, int]:
     """The nearest centre of each row, numbered without gaps, and how many have rows."""
     z = np.empty(len(problem.X), np.int64)
 
@@ -59,10 +59,10 @@ def nearest(problem: Problem, centers: np.ndarray, run: Run = serial) -> tuple[n
         find_nearest(problem.X[here], centers, z[here], N)
         return N
 
-    return z, close_gaps(z, np.sum(run(find, problem.shares()), axis=0))
+    return z, close_gaps(z, np.sum(together(find, problem.shares()), axis=0))
 
 
-def settle(problem: Problem, z: np.ndarray, k: int, run: Run = serial) -> int:
+def settle(problem: Problem, z: np.ndarray, k: int) -> int:
     """1. until few rows change; z is updated, the number of clusters returned."""
     shares = problem.shares()
     for _ in range(SWEEPS):
@@ -76,7 +76,7 @@ def settle(problem: Problem, z: np.ndarray, k: int, run: Run = serial) -> int:
                 *(problem.X, problem.w, start, z, CT, problem.local, cost),
             )
 
-        run(choose, shares)
+        together(choose, shares)
         changed = np.count_nonzero(z != before)
         k = close_gaps(z, np.bincount(z, minlength=k))
         if changed <= FEW * len(z):  # the exact moves do the rest
@@ -84,7 +84,7 @@ def settle(problem: Problem, z: np.ndarray, k: int, run: Run = serial) -> int:
     return k
 
 
-def move_rows(problem: Problem, z: np.ndarray, k: int, run: Run = serial) -> int:
+def move_rows(problem: Problem, z: np.ndarray, k: int) -> int:
     """2. until few rows move."""
     X, w, start, local, glob = problem
     C, W, N = means(X, w, z, min(len(X), k + 4) + 1, False)
@@ -101,7 +101,7 @@ def move_rows(problem: Problem, z: np.ndarray, k: int, run: Run = serial) -> int
             )
             return rows[:size], places[:size]
 
-        found = run(find, shares)
+        found = together(find, shares)
         rows, places = (np.concatenate(each) for each in zip(*found, strict=True))
         moved = patient(hdp_moves.move_rows, X, w, start, z, rows, places, C, W, N, local, glob)
         if moved <= FEW_MOVES * len(X):  # the next round sees to the rest
@@ -132,7 +132,6 @@ def descend(
     z: np.ndarray,
     k: int,
     limit: float = np.inf,
-    run: Run = serial,
     stop: Any = None,
 ) -> tuple[int, float]:
     """1 to 3 until none lowers F; z is updated, k and F returned.
@@ -143,8 +142,8 @@ def descend(
     F = problem.objective(z, k)
     for round_ in range(ROUNDS):
         old = z.copy()
-        k = settle(problem, z, k, run)
-        k = move_rows(problem, z, k, run)
+        k = settle(problem, z, k)
+        k = move_rows(problem, z, k)
         k = move_local(problem, z, k)
         k = merge(problem, z, k)
         new = problem.objective(z, k)

@@ -24,7 +24,7 @@ from madbayes._partition.seeding import squared_distances
 from madbayes._rows.checks import check_count, check_table, check_weight
 from madbayes._rows.frame import measure_to_fit
 from madbayes._rows.rows import Rows, segments
-from madbayes._rows.threads import Run, workers
+from madbayes._rows.threads import together, workers
 from madbayes.groups.grouped_rows import check_groups, gather
 from madbayes.kmeans.farthest import largest_gap
 
@@ -70,11 +70,11 @@ def hdp_farthest_first(
     X = check_table(X)
     weight = check_weight(sample_weight, X.shape[0])
     code = check_groups(groups, X.shape[0]).code
-    with workers(n_jobs) as run:
-        return local_gap(X, weight, code, n_local, run), group_gap(X, weight, code, n_global, run)
+    with workers(n_jobs):
+        return local_gap(X, weight, code, n_local), group_gap(X, weight, code, n_global)
 
 
-def local_gap(X: Any, weight: np.ndarray | None, code: np.ndarray, k: int, run: Run) -> float:
+def local_gap(X: Any, weight: np.ndarray | None, code: np.ndarray, k: int) -> float:
     """λ_l."""
     k = check_count("n_local", k, why="It is a rough number of clusters in a group.")
     gaps = []
@@ -83,7 +83,7 @@ def local_gap(X: Any, weight: np.ndarray | None, code: np.ndarray, k: int, run: 
     for rows in np.split(order, np.flatnonzero(np.diff(code[order])) + 1):
         if rows.size > 1:
             try:
-                gaps.append(largest_gap(Rows(X[rows]), None, k, run))
+                gaps.append(largest_gap(Rows(X[rows]), k))
             except ValueError:  # fewer different rows
                 continue
     if not gaps:
@@ -94,11 +94,11 @@ def local_gap(X: Any, weight: np.ndarray | None, code: np.ndarray, k: int, run: 
     return float(np.mean(gaps))
 
 
-def group_gap(X: Any, weight: np.ndarray | None, code: np.ndarray, k: int, run: Run) -> float:
+def group_gap(X: Any, weight: np.ndarray | None, code: np.ndarray, k: int) -> float:
     """λ_g."""
     k = check_count("n_global", k, why="It is a rough number of clusters in all.")
-    source = Rows(X)
-    member = measure_to_fit(source, weight, run).mean[None, :]  # 1.
+    source = Rows(X, weight=weight)
+    member = measure_to_fit(source).mean[None, :]  # 1.
     closest = np.full(source.n, np.inf)
 
     def partial(cut: tuple[int, int]) -> None:
@@ -106,7 +106,7 @@ def group_gap(X: Any, weight: np.ndarray | None, code: np.ndarray, k: int, run: 
         np.minimum(here, squared_distances(source, *cut, member)[0], out=here)
 
     for round_ in range(1, k + 1):  # 2.
-        run(partial, segments(source.n, 1))
+        together(partial, segments(source.n, 1))
         counted = closest if weight is None else weight * closest
         far = np.bincount(code, counted)
         farthest = int(np.argmax(far))

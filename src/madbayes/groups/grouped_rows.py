@@ -10,7 +10,6 @@ from madbayes._rows.checks import without_arrow
 from madbayes._rows.frame import measure_to_fit
 from madbayes._rows.rows import DISK_VALUES, Rows, on_disk
 from madbayes._rows.sources import scratch
-from madbayes._rows.threads import Run
 
 DENSE_VALUES = 2**28  # a CSR matrix up to this size is made dense
 
@@ -134,7 +133,7 @@ def _missing(values: np.ndarray) -> np.ndarray:
     return np.zeros(len(values), dtype=bool)
 
 
-def put_together(X: Any, weight: np.ndarray | None, groups: Groups, run: Run) -> Grouped:
+def put_together(X: Any, weight: np.ndarray | None, groups: Groups) -> Grouped:
     """The rows of positive weight, dense and by group."""
     if sp.issparse(X):
         n, d = X.shape
@@ -145,8 +144,8 @@ def put_together(X: Any, weight: np.ndarray | None, groups: Groups, run: Run) ->
                 "sklearn.decomposition.TruncatedSVD."
             )
         X = X.toarray()
-    source = Rows(X)
-    offset = measure_to_fit(source, weight, run).mean
+    source = Rows(X, weight=weight)
+    offset = measure_to_fit(source).mean
     place = groups.order if weight is None else groups.order[weight[groups.order] > 0]
     shape = (place.size, source.d)
     large = on_disk(X) and place.size * source.d > DISK_VALUES
@@ -155,3 +154,15 @@ def put_together(X: Any, weight: np.ndarray | None, groups: Groups, run: Run) ->
         rows[a : a + 4096] = source.take(place[a : a + 4096]) - offset
     w = np.ones(place.size) if weight is None else weight[place]
     return Grouped(rows, w, groups.code[place], place, offset)
+
+
+def usage(groups: np.ndarray, labels: np.ndarray, shape: tuple[int, int]) -> sp.csr_array:
+    """How many rows of each group are in each cluster."""
+    return sp.csr_array((np.ones(len(labels), np.int64), (groups, labels)), shape=shape)
+
+
+def number_locally(table: sp.csr_array, groups: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    """The rank of each row's cluster among those of its group; -1 where the group has none."""
+    key = np.repeat(np.arange(table.shape[0]), np.diff(table.indptr)) * table.shape[1]
+    at = np.searchsorted(key + table.indices, groups * table.shape[1] + labels)
+    return np.where(np.diff(table.indptr)[groups] > 0, at - table.indptr[groups], -1)

@@ -12,12 +12,15 @@ from sklearn.utils.validation import check_is_fitted
 
 from madbayes._model.centers import CentersMixin
 from madbayes._model.dispatch import anywhere
+from madbayes._model.fitting import warn_if_unfinished
 from madbayes._model.novelty_mixin import Closest
+from madbayes._model.open_rows import open_rows
 from madbayes._partition.seeding import squared_distances
-from madbayes._rows.checks import check_rows, check_weight
-from madbayes._rows.frame import check_reach, measure
+from madbayes._rows.checks import check_rows, check_weight, is_spread
+from madbayes._rows.frame import check_reach, measure, measure_to_fit
 from madbayes._rows.rows import Rows
 from madbayes._rows.threads import workers
+from madbayes.groups.algorithm2 import algorithm2
 from madbayes.groups.base import SharedClusters
 from madbayes.groups.grouped_rows import check_groups, gather
 
@@ -112,7 +115,6 @@ class HardHDP(SharedClusters, CentersMixin):
 
     _reads_blocks = True
 
-    @anywhere
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None, groups: Any = None) -> Self:
         """Cluster the rows of X.
 
@@ -124,13 +126,15 @@ class HardHDP(SharedClusters, CentersMixin):
         groups : array of shape (n_rows,), optional
             The group of each row: numbers or text. One group when left out.
         """
+        if is_spread(X):
+            return self._fit_dask(X, sample_weight, groups)
         X, groups = gather(X, groups)
         X = check_rows(self, X)
         weight = check_weight(sample_weight, X.shape[0])
         found = check_groups(groups, X.shape[0])
         options = self._check()
-        with workers(self.n_jobs) as run:
-            rows, division, labels = self._solve(X, weight, found, options, run)
+        with workers(self.n_jobs):
+            rows, division, labels = self._solve(X, weight, found, options)
             self._store_centers(division.centers + rows.offset, Rows(X).dtype)
             left_out = np.flatnonzero(labels < 0)
             if left_out.size:
@@ -138,6 +142,36 @@ class HardHDP(SharedClusters, CentersMixin):
                 labels[left_out] = self._nearest_of_group(gaps, found.code[left_out])
         self._store_labels(labels, found)
         self._calibrate(X, self.labels_, weight)
+        return self
+
+    def _fit_dask(self, X: Any, sample_weight: Any, groups: Any) -> Self:
+        """The same for a Dask table: Algorithm 2, groups on the workers."""
+        options, penalties = self._check(), (self.penalty_local, self.penalty_global)
+        if self.algorithm != "paper" or any(isinstance(value, str) for value in penalties):
+            raise ValueError(
+                "HardHDP fits Dask tables with algorithm='paper' and penalties that are numbers "
+                f"(algorithm={self.algorithm!r}, penalty_local={penalties[0]!r}, penalty_global="
+                f"{penalties[1]!r} were given). Fit a sample of whole groups first: its "
+                "penalty_local_ and penalty_global_ are on the right scale."
+            )
+        from madbayes.groups.dask_groups import DaskGroups  # Dask is imported only for its tables
+
+        local, glob = float(penalties[0]), float(penalties[1])
+        with workers(self.n_jobs):
+            rows = open_rows(self, X, sample_weight)
+            mean = measure_to_fit(rows).mean
+            grouped = DaskGroups(rows, groups, mean)
+            state = grouped.labels
+            found = algorithm2(state, local, glob, options.max_iter)
+            warn_if_unfinished(self, found.converged)
+            centers = state.update_means()
+            used, inertia = grouped.usage(len(centers)), state.error(centers)
+            self._store_found(grouped.groups.names, found, used, inertia, (local, glob))
+            self._store_centers(centers + mean, rows.dtype)
+            labels = grouped.restored()
+            self.labels_ = rows.public(labels)
+            self.local_labels_ = rows.public(grouped.local_labels(used))
+            self._calibrate_rows(rows, labels)
         return self
 
     def fit_predict(
@@ -186,6 +220,6 @@ class HardHDP(SharedClusters, CentersMixin):
 
     def _distances(self, X: Any) -> Any:
         source, centers = Rows(X), np.ascontiguousarray(self._exact_centers())
-        with workers(1) as run:
-            check_reach(centers, measure(source, None, run), source.d)
+        with workers(1):
+            check_reach(centers, measure(source), source.d)
         return lambda a, b: squared_distances(source, a, b, centers)

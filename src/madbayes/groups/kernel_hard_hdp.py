@@ -114,12 +114,12 @@ class KernelHardHDP(SharedClusters, KernelMixin):
         found = check_groups(groups, X.shape[0])
         options = self._check()
         used, w = self._used_rows(X, sample_weight)
-        with workers(self.n_jobs) as run:
-            gram = self._make_gram(X, used, w, run)
+        with workers(self.n_jobs):
+            gram = self._make_gram(X, used, w)
             some = self._coordinates(gram, w)  # 1.
             features = np.zeros((X.shape[0], some.shape[1]))
             features[used] = some
-            _, _, labels = self._solve(features, weight, found, options, run)  # 2.
+            _, _, labels = self._solve(features, weight, found, options)  # 2.
             space = KernelSpace(gram, w, Price(1.0, gram.n), some)
             division = space.division(labels[used])
         if self.algorithm == "search":  # in an order that does not depend on the coordinates

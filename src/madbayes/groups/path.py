@@ -34,7 +34,6 @@ from madbayes._partition.moves import means
 from madbayes._rows.frame import power_of_two
 from madbayes._rows.progress import Stage
 from madbayes._rows.row_kernels import squared_error
-from madbayes._rows.threads import Run
 from madbayes._search.division import Division
 from madbayes._search.driver import descend
 from madbayes._search.price import SharedPrice
@@ -163,7 +162,7 @@ def searched(
 ) -> Candidate:
     """What the search makes of a candidate at the penalties of `space`."""
     now = space.settle(space.division(start.labels).centers)
-    now = renew(space, descend(space, now, rng, space.run, []), rng, space.run, [])
+    now = renew(space, descend(space, now, rng, []), rng, [])
     return describe(space, now, d)
 
 
@@ -195,20 +194,20 @@ def towards(
 
 
 def find_shared_path(
-    rows: Grouped, given: Pair, hints: Pair, random_state: np.random.RandomState, run: Run
+    rows: Grouped, given: Pair, hints: Pair, random_state: np.random.RandomState
 ) -> tuple[float, float, Staircase]:
     """λ_l, λ_g, and the number of clusters against λ_g at that λ_l."""
     if rows.group[0] == rows.group[-1]:  # DP-means
         hint = hints[1] or hints[0]
         hint = None if hint is None else round(hint)
-        path = find_path(rows.X, rows.w, None, hint, random_state, run)
+        path = find_path(rows.X, rows.w, None, hint, random_state)
         total = path.best().price
         other = given[0] or given[1] or total / 2
         rest = max(total - other, 1e-3 * total)
         return given[0] or rest, given[1] or rest, moved(path.without_rows(), rows.offset)
     row = float(rows.w.mean())  # a row counts as one on average
     price = SharedPrice(1.0, len(rows.X), local=1.0)
-    whole = GroupedSpace(rows.X, rows.w / row, rows.group, price, run)
+    whole = GroupedSpace(rows.X, rows.w / row, rows.group, price)
     space = whole.sample(SAMPLE, random_state) if whole.n > SAMPLE else whole
     share = space.price.penalty / row  # of the groups
     at = (
@@ -228,7 +227,7 @@ def find_shared_path(
             trials = [searched(here, best, d, random_state) for here in nearby]
             best = min(trials, key=lambda one: one.words)
         else:
-            choice = find_path(rows.X, rows.w, None, None, random_state, run).best()
+            choice = find_path(rows.X, rows.w, None, None, random_state).best()
             best = min(found, key=lambda one: (miss(one, (None, choice.number)), one.words))
             reason = f"groups are alike; of all rows: {choice.reason}"
     if best.n_global == 1 and hints[1] is None and given[1] is None:

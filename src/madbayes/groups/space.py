@@ -22,10 +22,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from madbayes._partition import draws, moves
-from madbayes._partition.lloyd import lloyd_labels
+from madbayes._partition.lloyd import lloyd
 from madbayes._partition.moves import TOL
 from madbayes._partition.ward import merge_below
-from madbayes._rows.threads import Run, patient, serial
+from madbayes._rows.threads import patient
 from madbayes._search.division import Division, without_gaps
 from madbayes._search.driver import SAMPLE_ROWS
 from madbayes._search.price import SharedPrice
@@ -48,7 +48,6 @@ class GroupedSpace:
     w: np.ndarray
     group: np.ndarray
     price: SharedPrice
-    run: Run = serial
 
     neighbours = 8
     passes = 200.0  # more than where divisions can be crossed
@@ -87,8 +86,8 @@ class GroupedSpace:
         return descent.Problem(self.X, self.w, self.start, *self.penalties)
 
     def settle(self, centers: np.ndarray) -> Division:
-        z, k = descent.nearest(self.problem, centers, self.run)
-        descent.settle(self.problem, z, k, self.run)
+        z, k = descent.nearest(self.problem, centers)
+        descent.settle(self.problem, z, k)
         return self.division(z)
 
     def relax(
@@ -98,10 +97,10 @@ class GroupedSpace:
         return z, self.descend(z, k, limit)[1], 0.0
 
     def descend(self, z: np.ndarray, k: int, limit: float = np.inf) -> tuple[int, float]:
-        """All moves; a part, which is one item among many, as one piece of work."""
-        if self.run is serial:
-            return patient(descent.descend, self.problem, z, k, limit, serial)
-        return descent.descend(self.problem, z, k, limit, self.run)
+        """All moves; where threads would have nothing to share, as one piece of work."""
+        if len(self.problem.shares()) < 2:
+            return patient(descent.descend, self.problem, z, k, limit)
+        return descent.descend(self.problem, z, k, limit)
 
     def part(self, rows: np.ndarray, cap: int) -> "GroupedSpace":
         price = self.price.part(min(cap, len(rows)))
@@ -116,12 +115,12 @@ class GroupedSpace:
             rows = np.concatenate(
                 [np.arange(start[j], start[j + 1]) for j in np.sort(picked[:enough])]
             )
-            some = replace(self.part(rows, len(rows)), run=self.run)
+            some = self.part(rows, len(rows))
             share = float(some.w.sum() / self.w.sum())
             return some.at(self.price.local, self.price.penalty * share)
         rows = np.sort(rng.choice(self.n, size, replace=False))
         some = self.part(rows, len(rows))
-        return replace(some, w=some.w * (self.w.sum() / some.w.sum()), run=self.run)
+        return replace(some, w=some.w * (self.w.sum() / some.w.sum()))
 
     def draw(self, count: int, rng: np.random.RandomState) -> np.ndarray:
         return draw(self.X, self.w, count, rng)
@@ -142,7 +141,7 @@ class GroupedSpace:
 
     def merged_seeds(self, rng: np.random.RandomState) -> np.ndarray:
         seeds = self.draw(min(SEEDS, self.n), rng)
-        labels = lloyd_labels(self.X, seeds, self.w, 3, self.run)
+        labels = lloyd(self.X, seeds, self.w, 3)[0]
         small, weights, _ = moves.means(self.X, self.w, *without_gaps(labels), False)
         penalty = self.price.penalty * (1 - TOL)
         group, k = patient(merge_below, small, weights, penalty, self.n, False)

@@ -27,7 +27,7 @@ import numpy as np
 from sklearn.metrics import adjusted_rand_score
 
 from madbayes._rows.rows import unit_rows
-from madbayes._rows.threads import Run
+from madbayes._rows.threads import together
 from madbayes.howmany.halves import Half, make_halves
 from madbayes.howmany.links import squared_distances
 
@@ -55,7 +55,6 @@ def compress(
     k_min: int,
     k_max: int,
     rng: np.random.Generator,
-    run: Run,
     *,
     unit: bool,
 ) -> Compression:
@@ -65,12 +64,12 @@ def compress(
     some = slice(ROWS)
     cuts = min(max(CUT_ROWS // len(Z), 1), 4)
     n_small = min(len(Z[some]) // 4, 512)
-    halves = make_halves(Z[some], w[some], n_small, cuts, rng, run)
+    halves = make_halves(Z[some], w[some], n_small, cuts, rng)
     axes = np.linalg.svd(Z[some] - Z[some].mean(axis=0), full_matrices=False)[2]
     reference = Z[some] @ axes.T
     for column in reference.T:  # 1.
         rng.shuffle(column)
-    shuffled = make_halves(reference, w[some], n_small, cuts, rng, run)
+    shuffled = make_halves(reference, w[some], n_small, cuts, rng)
     top = min(k_max, MOST, *(len(half.small) // 2 for half in (*halves, *shuffled)))
     ks = sorted({*range(max(k_min, 2), min(13, top + 1)), *grid(max(k_min, 13), top)})
     jobs = [
@@ -79,7 +78,8 @@ def compress(
         for family in (halves, shuffled)
         for i in range(0, len(family), 2)
     ]
-    found = np.reshape(run(lambda job: try_both(*job), jobs), (len(ks), 2, cuts, 2)).mean(axis=2)
+    tried = together(lambda job: try_both(*job), jobs)
+    found = np.reshape(tried, (len(ks), 2, cuts, 2)).mean(axis=2)
     error, agreement = found[:, :, 0], found[:, :, 1]  # [k, data or reference]
     gain = dict(zip(ks, (error[:, 0] / error[:, 1] - 1).tolist(), strict=True))  # 2.
     beyond = dict(zip(ks, (agreement[:, 0] - agreement[:, 1]).tolist(), strict=True))  # 3.

@@ -6,14 +6,14 @@ from typing import Any
 import numpy as np
 
 from madbayes._partition.draws import draw_seeds
-from madbayes._partition.lloyd import lloyd_passes
-from madbayes._partition.lloyd_kernels import PLAIN, lloyd, lloyd_by_columns
+from madbayes._partition.lloyd import lloyd
+from madbayes._partition.lloyd_kernels import PLAIN, lloyd_by_columns
 from madbayes._partition.moves import means
 from madbayes._partition.ward import cut_tree, ward_tree
 from madbayes._rows.frame import Frame, measure
 from madbayes._rows.progress import Stage
 from madbayes._rows.rows import Rows
-from madbayes._rows.threads import Run, patient, serial
+from madbayes._rows.threads import patient, together
 from madbayes.howmany.links import FEW, LEVEL, link_strengths, links_of_few, score
 from madbayes.howmany.staircase import plateau
 
@@ -29,22 +29,9 @@ CUT_ROWS = 6_000  # rows halved altogether, over the repeated cuts of a small sa
 Scores = dict[int, tuple[float, float | None]]
 
 
-def passes_over(
-    X: np.ndarray,
-    start: np.ndarray,
-    weights: np.ndarray,
-    passes: int,
-    frame: Frame | None = None,
-) -> tuple[np.ndarray, np.ndarray, float]:
-    """Lloyd: labels, centres, squared error; `frame` if it is known, of these rows or more."""
-    if X.size * len(start) <= PLAIN:
-        return lloyd(X, weights, start, passes)
-    return lloyd_passes(X, start, weights, passes, frame=frame)
-
-
 def frame_of(X: np.ndarray, weights: np.ndarray) -> Frame | None:
     """Where many rows lie; few are not asked."""
-    return measure(Rows(X), weights, serial) if X.size * MANY > PLAIN else None
+    return measure(Rows(X, weight=weights)) if X.size * MANY > PLAIN else None
 
 
 class Half:
@@ -68,7 +55,7 @@ class Half:
         self.frame = frame_of(X, weights)
         seeds = np.empty((len(uniforms), X.shape[1]))
         start = seeds[: patient(draw_seeds, X, weights, seeds, 0, uniforms)]
-        labels, self.small, _ = passes_over(X, start, weights, 3, self.frame)
+        labels, self.small, _ = lloyd(X, start, weights, 3, frame=self.frame)
         self.small_weights = np.bincount(labels, weights, minlength=len(self.small))
         tree = patient(ward_tree, self.small, self.small_weights, False)
         self.left, self.right, self.heights = tree
@@ -89,7 +76,7 @@ class Half:
             else:
                 rows = self._rows(k, share)
                 here = self.X[rows], start, self.weights[rows]
-                centers = passes_over(*here, 2 if share == 1 else 1, self.frame)[1]
+                centers = lloyd(*here, 2 if share == 1 else 1, frame=self.frame)[1]
             found = self._found[k] = share, centers
         return found[1]
 
@@ -116,7 +103,7 @@ class Half:
 
 
 def make_halves(
-    Z: np.ndarray, w: np.ndarray, n_small: int, cuts: int, rng: np.random.Generator, run: Run
+    Z: np.ndarray, w: np.ndarray, n_small: int, cuts: int, rng: np.random.Generator
 ) -> list[Half]:
     """3. The two halves of each cut, next to each other; of several `cuts` of few rows."""
     h = len(Z) // 2
@@ -131,7 +118,7 @@ def make_halves(
         (mine, other), uniforms = job
         return Half(mine[0], mine[1], other[0], other[1], uniforms)
 
-    return run(build, zip(parts, seeds, strict=True))
+    return together(build, zip(parts, seeds, strict=True))
 
 
 def add_up(found: list[np.ndarray]) -> np.ndarray:
@@ -139,7 +126,7 @@ def add_up(found: list[np.ndarray]) -> np.ndarray:
     return sum(found) * np.sqrt(2) / len(found)
 
 
-def score_levels(halves: list[Half], k_min: int, k_max: int, run: Run) -> Scores:
+def score_levels(halves: list[Half], k_min: int, k_max: int) -> Scores:
     """4. {k: (score, confirmed share of links)} for k on a grid, then around the best.
 
     Many clusters ask for many rows: a first look at a part of them is enough where it is far from
@@ -160,7 +147,7 @@ def score_levels(halves: list[Half], k_min: int, k_max: int, run: Run) -> Scores
     def visit(ks: Any, share: int = 1) -> None:
         new = {int(k) for k in ks if max(k_min, 2) <= k <= k_max} - set(scores)
         ordered = sorted(new, reverse=True)  # the longest first
-        found = iter(run(test, [(half, k, share) for k in ordered for half in halves]))
+        found = iter(together(test, [(half, k, share) for k in ordered for half in halves]))
         for k in ordered:
             z = add_up([next(found) for _ in halves])
             if share > 1:

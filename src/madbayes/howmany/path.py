@@ -27,7 +27,7 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.utils import check_random_state
 
-from madbayes._partition.lloyd import nearest
+from madbayes._partition.lloyd import lloyd, nearest
 from madbayes._rows.checks import (
     check_count,
     check_table,
@@ -38,7 +38,7 @@ from madbayes._rows.checks import (
 from madbayes._rows.frame import measure_to_fit
 from madbayes._rows.progress import Stage
 from madbayes._rows.rows import Rows
-from madbayes._rows.threads import Run, workers
+from madbayes._rows.threads import together, workers
 from madbayes.howmany.choice import Tested, choose, strength
 from madbayes.howmany.compression import COMPONENTS, compress
 from madbayes.howmany.compression import MIN_ROWS as ROWS_TO_COMPRESS
@@ -49,7 +49,6 @@ from madbayes.howmany.halves import (
     Scores,
     frame_of,
     make_halves,
-    passes_over,
     score_levels,
 )
 from madbayes.howmany.remarks import on_hint
@@ -108,10 +107,10 @@ def path(
     unit = is_cosine(metric)
     if unit:
         weights = weight_of_directions(X, weights, quiet=True)
-    with workers(n_jobs) as run:
+    with workers(n_jobs):
         # complains about values too large or small to square
-        measure_to_fit(Rows(X, unit=unit), weights, run)
-        return find_path(X, weights, max_clusters, n_clusters_hint, random_state, run, unit=unit)
+        measure_to_fit(Rows(X, unit=unit, weight=weights))
+        return find_path(X, weights, max_clusters, n_clusters_hint, random_state, unit=unit)
 
 
 def check_range(max_clusters: int | None, n_clusters_hint: int | None) -> tuple[int, int | None]:
@@ -132,7 +131,6 @@ def find_path(
     max_clusters: int | None,
     n_clusters_hint: int | None,
     random_state: Any,
-    run: Run,
     *,
     unit: bool = False,
 ) -> Staircase:
@@ -141,8 +139,8 @@ def find_path(
     fewest, most = check_range(max_clusters, n_clusters_hint)
     sample = draw_sample(X, weight, most or 0, rng, unit=unit)  # 1.
     Z, signal = sketch(sample, rng)  # 2.
-    tested = try_numbers(Z, sample.core_w, signal, fewest, most, unit, rng, run)  # 3. to 5.
-    numbers, errors, centers, scored = stairs(sample, tested, unit, run)  # 6.
+    tested = try_numbers(Z, sample.core_w, signal, fewest, most, unit, rng)  # 3. to 5.
+    numbers, errors, centers, scored = stairs(sample, tested, unit)  # 6.
     found = Staircase.build(
         numbers,
         errors,
@@ -166,7 +164,6 @@ def try_numbers(
     most: int | None,
     unit: bool,
     rng: np.random.Generator,
-    run: Run,
 ) -> Tested:
     """3. to 5. Halves, scores, second look; a tree of all rows where there are too few to test."""
     n, h = len(Z), len(Z) // 2
@@ -182,21 +179,21 @@ def try_numbers(
         one = {guess[0] if guess else top: (0.0, 0.0)}
         return Tested(Z, w, [whole], one, min(fewest, top), top, top)
     cuts = min(max(CUT_ROWS // n, 1), 8)  # few rows: several cuts in halves
-    halves = make_halves(Z, w, n_small, cuts, rng, run)
+    halves = make_halves(Z, w, n_small, cuts, rng)
     k_max = min(k_max, *(len(half.small) for half in halves))
-    scores = score_levels(halves, min(fewest, k_max), k_max, run)
+    scores = score_levels(halves, min(fewest, k_max), k_max)
     tested = Tested(Z, w, halves, scores, min(fewest, k_max), most or n, k_max, unit)
     k = tested.best
     weak = strength(k, scores) in ("none", "weak")
     if weak and signal >= COMPONENTS and n >= ROWS_TO_COMPRESS:
-        second = compress(Z, w, fewest, k_max, rng, run, unit=unit)
+        second = compress(Z, w, fewest, k_max, rng, unit=unit)
         if second.number is not None:
             tested = replace(tested, second=second, Z=second.Z, halves=second.halves)
     return tested
 
 
 def stairs(
-    sample: Sample, tested: Tested, unit: bool, run: Run
+    sample: Sample, tested: Tested, unit: bool
 ) -> tuple[list[int], np.ndarray, list[np.ndarray], list[int]]:
     """6. Numbers, errors, centres (in the units of X) and the k they were scored as.
 
@@ -212,7 +209,7 @@ def stairs(
     numbers: list[int] = []
     errors, found, scored = [], [], []
     apart = 1.05 if core.shape[1] <= DENSE_COLUMNS else 1.2  # centres of many columns are large
-    for k, labels in divisions(tested, n_core, apart, run):
+    for k, labels in divisions(tested, n_core, apart):
         variants = [labels]
         if isolated.shape[0]:
             centers, labels, _ = divide(core, core_w, labels, unit)
@@ -228,7 +225,7 @@ def stairs(
     return numbers, np.array(errors) * sample.scale**2 * (sample.total / w.sum()), found, scored
 
 
-def divisions(tested: Tested, n_rows: int, apart: float, run: Run) -> list[tuple[int, np.ndarray]]:
+def divisions(tested: Tested, n_rows: int, apart: float) -> list[tuple[int, np.ndarray]]:
     """6. (k, labels of the first rows) for the k of the staircase, so many times apart."""
     Z, w = tested.Z[:n_rows], tested.weights[:n_rows]
     near = {tested.best + s for s in range(-3, 4)}
@@ -243,8 +240,8 @@ def divisions(tested: Tested, n_rows: int, apart: float, run: Run) -> list[tuple
     def divide_into(k: int) -> tuple[int, np.ndarray]:
         starts = tested.halves[: 2 if k in near else 1]
         share = 1 if k in near else FIRST_LOOK
-        found = [passes_over(Z, half.centers(k, share), w, 3, frame) for half in starts]
+        found = [lloyd(Z, half.centers(k, share), w, 3, frame=frame) for half in starts]
         stage.step()
         return k, min(found, key=lambda f: f[2])[0]
 
-    return [(1, np.zeros(n_rows, np.int64)), *run(divide_into, numbers)]
+    return [(1, np.zeros(n_rows, np.int64)), *together(divide_into, numbers)]

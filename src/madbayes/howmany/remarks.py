@@ -14,7 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from madbayes.howmany.halves import Scores, cut_further, passes_over
+from madbayes._partition.lloyd import lloyd
+from madbayes.howmany.halves import Scores, cut_further
 from madbayes.howmany.sample import KEEP_COLUMNS
 
 ROWS = 4_096
@@ -62,7 +63,7 @@ def shapes(tested: Any, k: int) -> tuple[float, float]:
         return 1.0, 1.0
     least, found = max(20, 4 * Z.shape[1]), []
     for half in tested.halves[:2]:  # one of them may have cut a cluster in two
-        labels, centers, _ = passes_over(Z, half.centers(k), w, 3)
+        labels, centers, _ = lloyd(Z, half.centers(k), w, 3)
         rows = [Z[labels == c] for c in range(len(centers))]
         found.append(
             (elongation(rows, centers, least), unequal([R for R in rows if len(R) >= least]))

@@ -232,8 +232,8 @@ class Staircase:
             raise ValueError(
                 f"X has {X.shape[1]} columns, but this path was made of rows with {d}."
             )
-        with workers(n_jobs) as run:
-            return nearest(X, self.centers[step], run, unit=self.unit)
+        with workers(n_jobs):
+            return nearest(X, self.centers[step], unit=self.unit)
 
     def centers_at(self, price: float) -> np.ndarray:
         """The centres of the best division at this price."""

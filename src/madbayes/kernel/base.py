@@ -11,7 +11,7 @@ from madbayes._model.novelty_mixin import MOST_ROWS, Closest
 from madbayes._rows.checks import check_rows, check_weight
 from madbayes._rows.frame import measure_to_fit
 from madbayes._rows.rows import Rows
-from madbayes._rows.threads import Run, workers
+from madbayes._rows.threads import together, workers
 from madbayes.kernel.gram import (
     MAX_ROWS,
     Gram,
@@ -92,7 +92,7 @@ class KernelMixin(Clusterer):
         used = np.flatnonzero(weight > 0)
         return used, weight[used]
 
-    def _make_gram(self, X: Any, used: np.ndarray, w: np.ndarray, run: Run) -> Gram:
+    def _make_gram(self, X: Any, used: np.ndarray, w: np.ndarray) -> Gram:
         """Kernel values between the rows `used`; remembers what new rows will need."""
         if len(used) > MAX_ROWS:
             raise ValueError(
@@ -103,10 +103,10 @@ class KernelMixin(Clusterer):
         if self._is_precomputed():
             check_symmetric(X)
             self._rows, self._columns = None, used
-            gram = Gram.of_matrix(X if is_all(used, X) else X[used][:, used], run)
+            gram = Gram.of_matrix(X if is_all(used, X) else X[used][:, used])
         else:
-            self._kernel, self._rows = self._place(X, used, w, run)
-            gram = Gram.of_rows(self._kernel, self._rows, run)
+            self._kernel, self._rows = self._place(X, used, w)
+            gram = Gram.of_rows(self._kernel, self._rows)
         top = float(np.abs(gram.diagonal).max())
         with np.errstate(over="ignore"):
             if not top * w.sum() ** 2 < 1e307:
@@ -116,10 +116,10 @@ class KernelMixin(Clusterer):
                 )
         return gram
 
-    def _place(self, X: Any, used: np.ndarray, w: np.ndarray, run: Run) -> tuple[Kernel, Any]:
+    def _place(self, X: Any, used: np.ndarray, w: np.ndarray) -> tuple[Kernel, Any]:
         """The kernel, and the rows `used` where it wants them."""
         rows = X if is_all(used, X) else X[used]
-        frame = measure_to_fit(Rows(rows), w, run)
+        frame = measure_to_fit(Rows(rows, weight=w))
         kernel = make_kernel(
             self.kernel,
             self.gamma,
@@ -252,8 +252,8 @@ class KernelMixin(Clusterer):
             distances(M, here, self._totals, self._norms, D)
             store(cut, D, here)
 
-        with workers(self.n_jobs) as run:
-            run(partial, range(0, X.shape[0], NEW_ROWS))
+        with workers(self.n_jobs):
+            together(partial, range(0, X.shape[0], NEW_ROWS))
 
     def _checked_diagonal(self, diagonal: Any, n: int) -> np.ndarray:
         if diagonal is None and self._diagonal is None:

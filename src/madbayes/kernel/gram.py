@@ -17,7 +17,7 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.metrics.pairwise import PAIRWISE_KERNEL_FUNCTIONS, pairwise_kernels
 
-from madbayes._rows.threads import Run
+from madbayes._rows.threads import together
 from madbayes.kernel.move_kernels import label_sums
 
 HELD_ROWS = 8192  # 512 MiB
@@ -145,10 +145,9 @@ class Gram:
         self,
         raw: Callable[[Any], np.ndarray],
         diagonal: np.ndarray,
-        run: Run,
         sparse: Any = None,
     ) -> None:
-        self.n, self.run, self.sparse = len(diagonal), run, sparse
+        self.n, self.sparse = len(diagonal), sparse
         self._raw = raw
         self._held: np.ndarray | None = None
         self.references = np.empty(0, np.int64)
@@ -167,22 +166,22 @@ class Gram:
             def fill(cut: tuple[int, int]) -> None:
                 held[slice(*cut)] = self.rows(slice(*cut))
 
-            run(fill, self.cuts())
+            together(fill, self.cuts())
             self._held = held
 
     @classmethod
-    def of_rows(cls, kernel: Kernel, X: Any, run: Run) -> "Gram":
+    def of_rows(cls, kernel: Kernel, X: Any) -> "Gram":
         """From rows that are in place."""
-        return cls(lambda index: kernel.between(X[index], X), kernel.diagonal(X), run)
+        return cls(lambda index: kernel.between(X[index], X), kernel.diagonal(X))
 
     @classmethod
-    def of_matrix(cls, K: Any, run: Run) -> "Gram":
+    def of_matrix(cls, K: Any) -> "Gram":
         """From a symmetric matrix."""
         if sp.issparse(K):
             K = sp.csr_array(K).astype(np.float64)
-            return cls(lambda index: K[index].toarray(), K.diagonal(), run, K)
+            return cls(lambda index: K[index].toarray(), K.diagonal(), K)
         diagonal = np.array(np.diagonal(K), dtype=np.float64)
-        return cls(lambda index: np.array(K[index], dtype=np.float64, order="C"), diagonal, run)
+        return cls(lambda index: np.array(K[index], dtype=np.float64, order="C"), diagonal)
 
     def rows(self, index: Any) -> np.ndarray:
         """Rows of the matrix."""
@@ -196,9 +195,9 @@ class Gram:
     def part(self, rows: np.ndarray) -> "Gram":
         """The matrix of some of the rows."""
         if self.sparse is not None:
-            return Gram.of_matrix(self.sparse[rows][:, rows], self.run)
+            return Gram.of_matrix(self.sparse[rows][:, rows])
         blocks = [self.rows(cut)[:, rows] for cut in np.array_split(rows, -(-len(rows) // 64))]
-        return Gram.of_matrix(np.concatenate(blocks), self.run)
+        return Gram.of_matrix(np.concatenate(blocks))
 
     def cuts(self) -> list[tuple[int, int]]:
         """Where the blocks begin and end: the same for any number of threads."""
@@ -212,7 +211,7 @@ class Gram:
         cuts = self.cuts()
         for at in range(0, len(cuts), AHEAD):
             some = cuts[at : at + AHEAD]
-            for (a, b), block in zip(some, self.run(self._block, some), strict=True):
+            for (a, b), block in zip(some, together(self._block, some), strict=True):
                 yield a, b, block
 
     def _block(self, cut: tuple[int, int]) -> Any:
@@ -223,7 +222,7 @@ class Gram:
         cuts = self.cuts()
         for at in range(0, len(cuts), AHEAD):
             some = cuts[at : at + AHEAD]
-            found = self.run(lambda cut: sums_of(self._block(cut), w, z, k), some)
+            found = together(lambda cut: sums_of(self._block(cut), w, z, k), some)
             for (a, b), M in zip(some, found, strict=True):
                 yield a, b, M
 

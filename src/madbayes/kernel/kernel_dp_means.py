@@ -27,7 +27,7 @@ from sklearn.exceptions import ConvergenceWarning
 from madbayes._model.fitting import Options, begin, keep_choice, warn_if_unfinished
 from madbayes._rows.checks import check_rows
 from madbayes._rows.rows import Rows, count_different
-from madbayes._rows.threads import Run, workers
+from madbayes._rows.threads import workers
 from madbayes._search.number import printed_number, search_number
 from madbayes._search.price import Price, per_cluster
 from madbayes.howmany.staircase import Staircase
@@ -238,16 +238,16 @@ class KernelDPMeans(KernelMixin):
             shuffle = options.random_state.permutation(len(used))
             used, w = used[shuffle], w[shuffle]
         path = None
-        with workers(self.n_jobs) as run:
-            gram = self._make_gram(X, used, w, run)
+        with workers(self.n_jobs):
+            gram = self._make_gram(X, used, w)
             needed = not printed or isinstance(options.penalty, str)
             features = features_of(gram, w) if needed else np.empty((0, 0))
             space = KernelSpace(gram, w, Price(1.0, gram.n), features)
             if options.penalty == "auto":
                 rng = options.random_state
-                path = kernel_path(gram, features, w, options.cap, options.hint, rng, run)
+                path = kernel_path(gram, features, w, options.cap, options.hint, rng)
             solve = self._print if printed else self._search
-            now, history, n_iter, converged, penalty = solve(space, options, path, run)
+            now, history, n_iter, converged, penalty = solve(space, options, path)
         warn_if_unfinished(self, converged)
         if path is not None:
             keep_choice(self, path, now.k, penalty)
@@ -262,10 +262,10 @@ class KernelDPMeans(KernelMixin):
         return self
 
     def _search(
-        self, space: KernelSpace, options: Options, path: Staircase | None, run: Run
+        self, space: KernelSpace, options: Options, path: Staircase | None
     ) -> tuple[KernelDivision, list[float], int, bool, float]:
         """The search, at a penalty or for the number of clusters that was chosen."""
-        common = options.for_search(run)
+        common = options.for_search()
         if path is not None or options.penalty == "farthest-first":
             # Equal rows have features that are equal up to rounding, and make no further clusters.
             points = np.round(space.features / (np.abs(space.features).max() or 1.0), 9)
@@ -282,7 +282,7 @@ class KernelDPMeans(KernelMixin):
         return found, history, len(history), True, penalty
 
     def _print(
-        self, space: KernelSpace, options: Options, path: Staircase | None, run: Run
+        self, space: KernelSpace, options: Options, path: Staircase | None
     ) -> tuple[KernelDivision, list[float], int, bool, float]:
         """Algorithm 1, at a penalty or at one that gives the number of clusters that was chosen."""
 
@@ -293,10 +293,10 @@ class KernelDPMeans(KernelMixin):
         penalty = options.penalty
         if path is not None:
             number = path.best().number
-            first = first_gap(Rows(space.features), space.w, number, run)
+            first = first_gap(Rows(space.features, weight=space.w), number)
             penalty, found = printed_number(solve, lambda found: found[0].k, number, first)
         else:
             if penalty == "farthest-first":
-                penalty = largest_gap(Rows(space.features), space.w, options.hint or 1, run)
+                penalty = largest_gap(Rows(space.features, weight=space.w), options.hint or 1)
             found = solve(penalty)
         return *found, penalty

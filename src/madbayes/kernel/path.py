@@ -20,7 +20,7 @@ import numpy as np
 from madbayes._partition.lloyd import nearest
 from madbayes._partition.moves import means
 from madbayes._partition.ward import cut_tree, ward_tree
-from madbayes._rows.threads import Run, patient
+from madbayes._rows.threads import patient, together
 from madbayes.howmany.halves import Half, add_up, make_halves
 from madbayes.howmany.links import LEVEL, score
 from madbayes.howmany.path import MIN_ROWS, check_range
@@ -43,7 +43,6 @@ def kernel_path(
     max_clusters: int | None,
     n_clusters_hint: int | None,
     random_state: np.random.RandomState,
-    run: Run,
 ) -> Staircase:
     """Steps 1 to 4; F: the features of all rows, exact or nearly (`kernel_space.features_of`).
 
@@ -72,13 +71,13 @@ def kernel_path(
     for at in order[:CANDIDATES]:  # 2.
         if (width[at] < WIDE or len(X) < MIN_ROWS) and k_min == 1:
             break
-        links = held_out_links(X, v, int(ks[at]), rng, run)  # 3.
+        links = held_out_links(X, v, int(ks[at]), rng)  # 3.
         if score(links) >= SUPPORT * len(links) or width[at] >= OBVIOUS:
             k, z = int(ks[at]), links
             break
     if k < k_min:  # a hint is obeyed, whatever the evidence
         k = int(ks[order[0]])
-        z = held_out_links(X, v, k, rng, run)
+        z = held_out_links(X, v, k, rng)
     support = score(z) / (k - 1) if k > 1 else 0.0
     word = in_words(support)
     obvious = k > 1 and width[k - ks[0]] >= OBVIOUS
@@ -88,7 +87,7 @@ def kernel_path(
     path = Staircase.build(
         numbers,
         [float(heights[j - 1 :].sum()) for j in numbers],
-        labels=run(lambda centers: nearest(F, centers), cuts),
+        labels=together(lambda centers: nearest(F, centers), cuts),
         scores=dict(zip(ks.tolist(), width.tolist(), strict=True)),
     )
     choice = Choice(  # 4.
@@ -122,15 +121,13 @@ def explain(k: int, z: np.ndarray, obvious: bool) -> str:
     return f"{np.mean(z > LEVEL):.0%} of the divisions confirmed on held-out rows"
 
 
-def held_out_links(
-    X: np.ndarray, w: np.ndarray, k: int, rng: np.random.Generator, run: Run
-) -> np.ndarray:
+def held_out_links(X: np.ndarray, w: np.ndarray, k: int, rng: np.random.Generator) -> np.ndarray:
     """3. The k - 1 weakest links of divisions of one half, tested on the other, and averaged."""
     if len(X) < MIN_ROWS:
         return np.full(k - 1, -np.inf)
     Z = np.ascontiguousarray(X[:, : max(10, k + 5)])
     h = len(Z) // 2
-    halves = make_halves(Z, w, max(min(h // 2, 6 * k), min(h, k)), CUTS, rng, run)
+    halves = make_halves(Z, w, max(min(h // 2, 6 * k), min(h, k)), CUTS, rng)
 
     def test(half: Half) -> np.ndarray:
         z = np.full(k - 1, -np.inf)
@@ -138,4 +135,4 @@ def held_out_links(
         z[len(z) - len(found) :] = found
         return z
 
-    return add_up(run(test, halves))
+    return add_up(together(test, halves))

@@ -22,7 +22,7 @@ import scipy.sparse as sp
 
 from madbayes._partition.moves import SWEEPS, TOL
 from madbayes._partition.ward import merge_sums_below, ward_tree_of_sums
-from madbayes._rows.threads import Run, patient
+from madbayes._rows.threads import patient
 from madbayes._search.division import Division, without_gaps
 from madbayes._search.driver import descend, never_rising, search
 from madbayes._search.price import Price, fixed
@@ -123,14 +123,14 @@ class KernelSpace:
 
 
 def descend_kernel(
-    space: KernelSpace, labels: np.ndarray, rng: np.random.RandomState, run: Run
+    space: KernelSpace, labels: np.ndarray, rng: np.random.RandomState
 ) -> tuple[KernelDivision, list[float]]:
     """3. Clusters from the heaviest to the lightest, and the objective on the way."""
     now = space.division(labels)
     if now.k > space.price.cap:
         now = space.merge(now)
     history = [now.objective]
-    found = descend(space, now, rng, run, history)
+    found = descend(space, now, rng, history)
     return by_size(found), never_rising([*history, found.objective])
 
 
@@ -145,15 +145,14 @@ def kernel_search(
     effort: float,
     n_init: int,
     random_state: np.random.RandomState,
-    run: Run,
     centers: Sequence[np.ndarray] = (),
 ) -> tuple[KernelDivision, list[float]]:
     """Minimise J; `centers`: where else to start from, among the features."""
-    dense = DenseSpace(space.features, space.w, space.price, run)
+    dense = DenseSpace(space.features, space.w, space.price)
     found, _ = search(  # 2.
-        dense, random_state=random_state, run=run, effort=effort, n_init=n_init, centers=centers
+        dense, random_state=random_state, effort=effort, n_init=n_init, centers=centers
     )
-    return descend_kernel(space, found.labels, random_state, run)  # 3.
+    return descend_kernel(space, found.labels, random_state)  # 3.
 
 
 def by_size(now: KernelDivision) -> KernelDivision:

@@ -19,10 +19,9 @@ partition.
 
 import numpy as np
 
-from madbayes._partition.lloyd import lloyd_passes, nearest
+from madbayes._partition.lloyd import lloyd, nearest
 from madbayes._partition.seeding import kmeans_plus_plus
 from madbayes._rows.rows import Rows
-from madbayes._rows.threads import Run
 from madbayes.kernel.gram import Gram
 from madbayes.kernel.spectrum import DENSE, Spectrum, dense_spectrum, lanczos_spectrum
 
@@ -62,7 +61,7 @@ def centred_spectrum(
 
 
 def cluster_rows(
-    Y: np.ndarray, w: np.ndarray, cap: int | None, random_state: np.random.RandomState, run: Run
+    Y: np.ndarray, w: np.ndarray, cap: int | None, random_state: np.random.RandomState
 ) -> np.ndarray:
     """3. K-means with one cluster more than columns; labels. Of many rows a sample decides."""
     if Y.shape[1] == 0:
@@ -73,7 +72,7 @@ def cluster_rows(
     if len(Y) > size:
         some = np.sort(random_state.choice(len(Y), size, replace=False))
     X, v = Y[some], w[some]
-    starts = [kmeans_plus_plus(Rows(X), v, k, random_state, run) for _ in range(STARTS)]
-    found = [lloyd_passes(X, start, v, 50, run) for start in starts]
+    starts = [kmeans_plus_plus(Rows(X, weight=v), k, random_state) for _ in range(STARTS)]
+    found = [lloyd(X, start, v, 50) for start in starts]
     labels, centers, _ = min(found, key=lambda result: result[2])
-    return labels if len(some) == len(Y) else nearest(Y, centers, run)
+    return labels if len(some) == len(Y) else nearest(Y, centers)

@@ -8,7 +8,7 @@ from sklearn.metrics import pairwise_distances_argmin
 
 from madbayes._model.fitting import Options, begin, keep_choice
 from madbayes._rows.checks import check_count, check_rows, dense
-from madbayes._rows.threads import Run, workers
+from madbayes._rows.threads import workers
 from madbayes._search.driver import by_size, descend
 from madbayes._search.number import between
 from madbayes._search.price import fixed, per_cluster
@@ -134,9 +134,9 @@ class SpectralDPMeans(KernelMixin):
         used, w = self._used_rows(X, sample_weight)
         options = begin(self, "auto")
         linear = isinstance(self.kernel, str) and self.kernel == "linear"
-        with workers(self.n_jobs) as run:
+        with workers(self.n_jobs):
             fit = self._fit_rows if linear else self._fit_kernel
-            path = fit(X, used, w, options, run)
+            path = fit(X, used, w, options)
         if path is not None:
             keep_choice(self, path, self.n_clusters_, self.penalty_)
         self.gap_ = max(self.objective_ - self.relaxed_bound_, 0.0) / abs(self.objective_)
@@ -146,14 +146,14 @@ class SpectralDPMeans(KernelMixin):
         return self
 
     def _fit_rows(
-        self, X: Any, used: np.ndarray, w: np.ndarray, options: Options, run: Run
+        self, X: Any, used: np.ndarray, w: np.ndarray, options: Options
     ) -> Staircase | None:
         """The linear kernel: everything happens among the rows themselves."""
         X = dense(X, "SpectralDPMeans")
-        self._kernel, rows = self._place(X, used, w, run)  # 1.
+        self._kernel, rows = self._place(X, used, w)  # 1.
         path = None
         if options.penalty == "auto":
-            path = find_path(rows, w, options.cap, None, options.random_state, run)
+            path = find_path(rows, w, options.cap, None, options.random_state)
         scaled = rows * np.sqrt(w)[:, None] if (w != 1).any() else rows
         trace = float(np.einsum("ij,ij->", scaled, scaled))
 
@@ -161,23 +161,23 @@ class SpectralDPMeans(KernelMixin):
             return linear_spectrum(scaled, penalty), trace
 
         def polish(price: Any, z: np.ndarray) -> Any:
-            space = DenseSpace(rows, w, price, run)
+            space = DenseSpace(rows, w, price)
             start = space.division(z)
             start = space.merge(start) if start.k > price.cap else start
             history = [start.objective]
-            return space, descend(space, start, options.random_state, run, history), history
+            return space, descend(space, start, options.random_state, history), history
 
-        now, history = self._solve(spectrum, polish, w, options, path, run)
+        now, history = self._solve(spectrum, polish, w, options, path)
         rank = by_size(now.centers, now.weights)
         centers = now.centers[rank]
-        gram, one = Gram.of_rows(self._kernel, centers, run), np.ones(now.k)
+        gram, one = Gram.of_rows(self._kernel, centers), np.ones(now.k)
         self._rows = centers  # each cluster is represented by its mean
         self._store_clusters(gram, one, np.arange(now.k), one, gram.diagonal)
         self._store_labels(X, used, np.argsort(rank)[now.labels], history)
         return path
 
     def _fit_kernel(
-        self, X: Any, used: np.ndarray, w: np.ndarray, options: Options, run: Run
+        self, X: Any, used: np.ndarray, w: np.ndarray, options: Options
     ) -> Staircase | None:
         """Other kernels: everything happens in sums of kernel values."""
         rng, path = options.random_state, None
@@ -185,15 +185,15 @@ class SpectralDPMeans(KernelMixin):
             rows = X if is_all(used, X) else X[used]
             n_neighbors = min(check_count("n_neighbors", self.n_neighbors), len(used))
             K, w = neighbour_graph(rows, w, n_neighbors, self.n_jobs)
-            gram = Gram.of_matrix(K, run)
+            gram = Gram.of_matrix(K)
             self._rows = None
         else:
             self._check_size(X, used)
-            gram = self._make_gram(X, used, w, run)
+            gram = self._make_gram(X, used, w)
         if options.penalty == "auto" and self._is_graph():
             path = graph_path(gram, w, options.cap, rng)
         elif options.penalty == "auto":
-            path = kernel_path(gram, features_of(gram, w), w, options.cap, None, rng, run)
+            path = kernel_path(gram, features_of(gram, w), w, options.cap, None, rng)
 
         def spectrum(penalty: float) -> tuple[Spectrum, float]:
             return centred_spectrum(gram, w, penalty, rng)  # 1., 2.
@@ -203,9 +203,9 @@ class SpectralDPMeans(KernelMixin):
             if len(self.eigenvalues_):
                 features = self.embedding_ * np.sqrt(self.eigenvalues_)
             space = KernelSpace(gram, w, price, features)
-            return space, *descend_kernel(space, z, rng, run)
+            return space, *descend_kernel(space, z, rng)
 
-        now, history = self._solve(spectrum, polish, w, options, path, run)
+        now, history = self._solve(spectrum, polish, w, options, path)
         self._store_clusters(gram, w, now.labels, now.weights, np.diagonal(now.links))
         self._store_labels(X, used, now.labels, history)
         return path
@@ -217,13 +217,12 @@ class SpectralDPMeans(KernelMixin):
         w: np.ndarray,
         options: Options,
         path: Staircase | None,
-        run: Run,
     ) -> tuple[Any, list[float]]:
         """Steps 2 to 4; for a number that was chosen also where the polish finds another one."""
         rng, cap = options.random_state, options.cap
         penalty = options.penalty if path is None else path.best().price
         self._keep_spectrum(spectrum(penalty), w, penalty)  # 2.
-        z = cluster_rows(self.embedding_, w, cap, rng, run)  # 3.
+        z = cluster_rows(self.embedding_, w, cap, rng)  # 3.
         _, now, history = polish(per_cluster(penalty, cap, len(w)), z)  # 4.
         if path is not None and now.k != path.best().number:
             space, now, history = polish(fixed(path.best().number, len(w)), now.labels)

@@ -28,14 +28,14 @@ from madbayes._rows.checks import check_choice, check_rows, check_weight, dense
 from madbayes._rows.frame import measure_to_fit
 from madbayes._rows.row_kernels import squared_error
 from madbayes._rows.rows import Rows
-from madbayes._rows.threads import Run, patient, workers
+from madbayes._rows.threads import patient, workers
 from madbayes._search.number import printed_number, search_number
-from madbayes._search.price import per_cluster
+from madbayes._search.price import fixed, per_cluster
 from madbayes.howmany.path import find_path
 from madbayes.howmany.staircase import Staircase
 from madbayes.kmeans.collapsed_kernels import RECENT, pass_over_rows
 from madbayes.kmeans.farthest import first_gap, largest_gap
-from madbayes.kmeans.search_rows import Table
+from madbayes.kmeans.search_rows import SearchTable
 
 LOST = 1e-12  # of the size of X: how far a mean may be off by rounding
 
@@ -192,37 +192,37 @@ class CollapsedDPMeans(CentersMixin):
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Cluster the rows of X."""
         X = dense(check_rows(self, X), "CollapsedDPMeans")
-        given = weight = check_weight(sample_weight, X.shape[0])
+        weight = check_weight(sample_weight, X.shape[0])
         options = begin(self, "auto", "farthest-first")
         check_choice("init", self.init, "ward", "one")
-        path = order = None
-        with workers(self.n_jobs) as run:
-            frame = measure_to_fit(Rows(X), weight, run)
+        path = None
+        with workers(self.n_jobs):
+            rows = Rows(X, weight=weight)
+            frame = measure_to_fit(rows)
             if options.penalty == "auto":
-                path = find_path(X, weight, options.cap, options.hint, options.random_state, run)
+                path = find_path(X, weight, options.cap, options.hint, options.random_state)
             if self.order == "random":
-                order = options.random_state.permutation(X.shape[0])
-                weight = None if weight is None else weight[order]
-            table = Table(Rows(X, order), weight, order, run, frame)
+                rows = rows.shuffled(options.random_state)
+            table = SearchTable(rows, frame)
             start = self._from_one if self.init == "one" else self._from_ward
-            moved, penalty = start(table, options, path, run)
-            space = table.space(per_cluster(penalty, options.cap, table.used.size))
+            moved, penalty, space = start(table, options, path)
             result = table.result(space.division(moved.labels), moved.history, penalty)
         result = replace(result, n_iter=moved.n_iter, converged=moved.converged)
         warn_if_unfinished(self, result.converged)
         if path is not None:
             keep_choice(self, path, result.k, penalty)
-        self._store_result(result, penalty, table.source.dtype)
-        self._calibrate(X, self.labels_, given)
+        self._store_result(rows, result, penalty)
+        self._calibrate(X, self.labels_, weight)
         return self
 
     def _from_ward(
-        self, table: Table, options: Options, path: Staircase | None, run: Run
-    ) -> tuple[Moved, float]:
+        self, table: SearchTable, options: Options, path: Staircase | None
+    ) -> tuple[Moved, float, Any]:
         """From merged small clusters, or from the number of clusters that was chosen."""
-        penalty, cap = options.penalty, options.cap
-        space: Any = table.space(per_cluster(1.0, cap, table.used.size))
+        penalty, cap, n = options.penalty, options.cap, table.used.size
+        space: Any
         if isinstance(penalty, str):
+            space = table.space(fixed(cap or n, n))  # at most so many; the price is looked for
             number, first, centers = options.hint or 1, None, []
             if path is not None:
                 number, first = path.best().number, path.best().price
@@ -233,31 +233,36 @@ class CollapsedDPMeans(CentersMixin):
                 first,
                 max_clusters=cap,
                 random_state=options.random_state,
-                run=run,
                 centers=centers,
             )
         else:
-            space = replace(space, price=replace(space.price, penalty=penalty))
+            space = table.space(per_cluster(penalty, cap, n))
             start = space.settle(next(iter(space.first_centers(options.random_state))))
-        return self._moved(space, start.labels, penalty, options), penalty
+        return self._moved(space, start.labels, penalty, options), penalty, space
 
     def _from_one(
-        self, table: Table, options: Options, path: Staircase | None, run: Run
-    ) -> tuple[Moved, float]:
+        self, table: SearchTable, options: Options, path: Staircase | None
+    ) -> tuple[Moved, float, Any]:
         """From one cluster: it falls apart only where one row repays the penalty."""
-        space: Any = table.space(per_cluster(1.0, options.cap, table.used.size))
-        one, rows, penalty = np.zeros(space.n, np.int64), Rows(space.X), options.penalty
+        n = table.used.size
+        space: Any = table.space(fixed(options.cap or n, n))
+        one, rows, penalty = (
+            np.zeros(space.n, np.int64),
+            Rows(space.X, weight=space.w),
+            options.penalty,
+        )
         if path is not None:
             number = path.best().number
-            return printed_number(
+            penalty, moved = printed_number(
                 lambda penalty: self._moved(space, one, penalty, options),
                 lambda found: len(np.unique(found.labels)),
                 number,
-                first_gap(rows, space.w, number, run),
-            )[::-1]
+                first_gap(rows, number),
+            )
+            return moved, penalty, space
         if penalty == "farthest-first":
-            penalty = largest_gap(rows, space.w, options.hint or 1, run)
-        return self._moved(space, one, penalty, options), penalty
+            penalty = largest_gap(rows, options.hint or 1)
+        return self._moved(space, one, penalty, options), penalty, space
 
     def _moved(self, space: Any, labels: np.ndarray, penalty: float, options: Options) -> Moved:
         return collapsed_dp_means(

@@ -17,13 +17,13 @@ Every step is a sum over blocks of rows: `mass` and `pick` are all that has to b
 rows are, `places` is drawn in between.
 """
 
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from madbayes._rows.row_kernels import distances_to
-from madbayes._rows.rows import Rows, segments
-from madbayes._rows.threads import Run
+from madbayes._rows.rows import Share
 
 
 class Coreset(NamedTuple):
@@ -90,37 +90,41 @@ def weigh(drawn: Drawn, weight: np.ndarray, m: int) -> np.ndarray:
     return drawn.times * w / (m * drawn.chance)
 
 
-def coreset(
-    source: Rows,
-    weight: np.ndarray | None,
-    mean: np.ndarray,
-    m: int,
-    rng: np.random.RandomState,
-    run: Run,
-) -> Coreset:
-    """1. to 3. over the blocks of `source`; `mean` is that of its rows (`measure`)."""
-    w = np.empty(0) if weight is None else weight
+def coreset(rows: Any, mean: np.ndarray, m: int, rng: np.random.RandomState) -> Coreset:
+    """1. to 3. over the blocks of the rows; `mean` is that of the rows (`measure`)."""
+    executor, shares = rows.executor, rows.shares
+    masses = executor.ask(masses_of, shares, args=(mean,))
+    whole = np.vstack(masses)
+    ends, drawn = edges(whole), places(m, rng)
+    first = np.cumsum([0, *map(len, masses)])
+    spans = [ends[a : b + 1] for a, b in pairwise(first)]
+    inside = [drawn[slice(*np.searchsorted(drawn, span[[0, -1]]))] for span in spans]
+    hit = [s for s, places in enumerate(inside) if places.size]
+    columns = ([each[s] for s in hit] for each in (shares, spans, inside))
+    parts = executor.ask(picks, *columns, args=(mean, whole.sum(axis=0), m))
+    found, X, weight = (np.concatenate(column) for column in zip(*parts, strict=True))
+    return Coreset(found, X, weight)
 
-    def weigh_blocks(cut: tuple[int, int]) -> list[tuple[int, int, np.ndarray]]:
-        return [(a, b, mass(block, w[a:b], mean)) for a, b, block in source.blocks(*cut)]
 
-    blocks = [one for part in run(weigh_blocks, segments(source.n, 1)) for one in part]
-    masses = np.array([one[2] for one in blocks])
-    total, ends = masses.sum(axis=0), edges(masses)
-    drawn = places(m, rng)
+def masses_of(share: Share, mean: np.ndarray) -> np.ndarray:
+    """`mass` of each block of a share."""
+    return np.array([mass(block, weight, mean) for _, block, weight in share.blocks()])
 
-    def choose(at: int) -> list[tuple[Any, ...]]:
-        found: list[tuple[Any, ...]] = []
-        (first, last, _), span = blocks[at], (ends[at], ends[at + 1])
-        for a, b, block in source.blocks(first, last):  # one, as before
-            got = pick(block, w[a:b], mean, total, span, drawn)
-            found.append((a + got.at, block[got.at], weigh(got, w[a:b], m)))
-        return found
 
-    hit = np.unique(np.searchsorted(ends, drawn, side="right") - 1)
-    parts = [part for found in run(choose, hit.tolist()) for part in found]
-    rows, X, weights = (np.concatenate(column) for column in zip(*parts, strict=True))
-    return Coreset(rows, X, weights)
+def picks(
+    share: Share, ends: np.ndarray, drawn: np.ndarray, mean: np.ndarray, total: np.ndarray, m: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """2. and 3. of a share: numbers of rows, the rows, what they weigh."""
+    parts = []
+    for (a, b), span in zip(share.block_cuts(), pairwise(ends), strict=True):
+        if not np.subtract(*np.searchsorted(drawn, span)):
+            continue  # nothing to read
+        for here, block, weight in share.blocks((a, b)):
+            got = pick(block, weight, mean, total, span, drawn)
+            at = share.start + share.first + here.start + got.at
+            parts.append((at, block[got.at], weigh(got, weight, m)))
+    at, X, weight = (np.concatenate(column) for column in zip(*parts, strict=True))
+    return at, X, weight
 
 
 def _shares(block: np.ndarray, weight: np.ndarray, mean: np.ndarray) -> np.ndarray:

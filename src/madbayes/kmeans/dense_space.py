@@ -19,14 +19,11 @@ from functools import cached_property
 import numpy as np
 
 from madbayes._partition import draws, moves
-from madbayes._partition.lloyd import Follower, lloyd_labels, lloyd_passes, nearest
-from madbayes._partition.lloyd_kernels import PLAIN, lloyd_by_columns
+from madbayes._partition.lloyd import LloydRows, nearest
 from madbayes._partition.moves import TOL
 from madbayes._partition.ward import merge_below, ward_tree
-from madbayes._rows.frame import Frame, measure
 from madbayes._rows.row_kernels import squared_error
-from madbayes._rows.rows import Rows
-from madbayes._rows.threads import Run, patient, serial
+from madbayes._rows.threads import patient
 from madbayes._search.division import Division, without_gaps
 from madbayes._search.driver import SPLITS
 from madbayes._search.price import Price
@@ -50,7 +47,6 @@ class DenseSpace:
     X: np.ndarray
     w: np.ndarray
     price: Price
-    run: Run = serial
     unit: bool = False
 
     neighbours = 12
@@ -67,11 +63,6 @@ class DenseSpace:
     def values(self) -> int:
         return self.X.size
 
-    @cached_property
-    def frame(self) -> Frame:
-        """Where the rows lie: measured once."""
-        return measure(Rows(self.X), self.w, self.run)
-
     def division(self, labels: np.ndarray) -> Division:
         z, k = without_gaps(labels)
         C, W, _ = moves.means(self.X, self.w, z, k, self.unit)
@@ -79,15 +70,12 @@ class DenseSpace:
         return Division(z, C, W, J)
 
     @cached_property
-    def follower(self) -> Follower:
+    def rows(self) -> LloydRows:
         """The rows with what is known of their nearest centres."""
-        return Follower(self.X, self.w, self.run, self.unit, self.frame)
+        return LloydRows(self.X, self.w, self.unit)
 
     def settle(self, centers: np.ndarray) -> Division:
-        if self.plain(len(centers)):
-            return self.division(self._lloyd(centers, 0))
-        self.follower.assign(centers)
-        return self.division(self.follower.partition.labels)
+        return self.division(self.rows.nearest(centers))
 
     def part(self, rows: np.ndarray, cap: int) -> "DenseSpace":
         price = self.price.part(min(cap, len(rows)))
@@ -116,22 +104,13 @@ class DenseSpace:
         """Plain passes, then exact moves where these may come below `limit`."""
         rule = self.price.penalty, self.price.cap, self.unit
         passes, sweeps = 0.0, ALONE
-        if self.n > TINY and self.plain(len(centers)):
-            near = approach(self.columns, self.w, centers, self.price, limit, known)
+        if self.n > TINY and self.rows.plain(len(centers)):
+            near = approach(self.rows.columns, self.w, centers, self.price, limit, known)
             if not near.hopeful:
                 return near.labels, near.objective, near.passes
             centers, limit, passes, sweeps = near.centers, near.limit, near.passes, SWEEPS
         labels, _, J = patient(moves.relax, self.X, self.w, centers, *rule, limit)
         return labels, J, passes + sweeps * len(centers)
-
-    def plain(self, k: int) -> bool:
-        """Whether Lloyd's passes that compare all rows with k centres are soonest."""
-        return not self.unit and self.values * k <= PLAIN
-
-    @cached_property
-    def columns(self) -> np.ndarray:
-        """The columns of X, for plain passes."""
-        return np.ascontiguousarray(self.X.T, dtype=np.float64)
 
     def indivisible(self, rows: np.ndarray, center: np.ndarray) -> bool:
         return not self.unit and indivisible(self.X, self.w, rows, center, self.price.penalty)
@@ -166,10 +145,7 @@ class DenseSpace:
             rows = self._sample_rows(4000 + 4 * m, rng)
             some = replace(self, X=self.X[rows], w=self.w[rows])
         seeds = some.draw(m, rng)
-        if some.plain(len(seeds)):
-            labels = some._lloyd(seeds, FIRST)
-        else:
-            labels = lloyd_labels(some.X, seeds, some.w, FIRST, self.run, self.unit)
+        labels = some.rows.lloyd(seeds, FIRST, 0.0, ahead=some.rows.plain(len(seeds)))[0]
         small, weights, _ = moves.means(some.X, some.w, *without_gaps(labels), self.unit)
         weights *= self.w.sum() / some.w.sum()
         group, k = patient(merge_below, small, weights, penalty, cap, self.unit)
@@ -207,13 +183,13 @@ class DenseSpace:
 
     def around(self, centers: np.ndarray) -> Division:
         """As `settle`, for centres that are not looked at again."""
-        if self.plain(len(centers)):
+        if self.rows.plain(len(centers)):
             return self.settle(centers)
-        return self.division(nearest(self.X, centers, self.run, frame=self.frame))
+        return self.division(nearest(self.X, centers, frame=self.rows.frame))
 
     def lloyd_until(self, now: Division, gain: float) -> Division:
         """Lloyd's passes while one gains this share of the error."""
-        return self.division(self._lloyd(now.centers, PASSES, gain))
+        return self.division(self.rows.lloyd(now.centers, PASSES, gain, ahead=True)[0])
 
     # 3. Moves
 
@@ -229,17 +205,8 @@ class DenseSpace:
 
     def follow_lloyd(self, now: Division) -> Division:
         """Nearest centres and means, until nothing moves."""
-        if self.plain(now.k):
-            return self.division(self._lloyd(now.centers, PASSES))
-        labels = self.follower.settle(now.centers, PASSES)
+        labels = self.rows.settle(now.centers, PASSES)
         return now if np.array_equal(labels, now.labels) else self.division(labels)
-
-    def _lloyd(self, centers: np.ndarray, passes: int, gain: float = 0.0) -> np.ndarray:
-        """Labels after at most so many passes, the last one that gains less than this share."""
-        if self.plain(len(centers)):
-            return lloyd_by_columns(self.columns, self.w, centers, passes, gain, ahead=1.0)[0]
-        how = self.run, self.unit, self.frame, gain, True
-        return lloyd_passes(self.X, centers, self.w, passes, *how)[0]
 
     def move_rows(self, now: Division) -> Division:
         """Hartigan's moves, of rows that are not much nearer to their own centre than to others."""

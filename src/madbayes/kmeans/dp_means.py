@@ -1,130 +1,27 @@
 """DP-means: k-means that opens clusters where they pay (KJ Algorithm 1; BKJ Eq. 3 and 12).
 
-This file is the printed algorithm and the estimator. The default algorithm is the search
-(`_search/driver.py`) over `dense_space` or `sparse_space`.
-
-Objective: J = Σ_n w_n ‖x_n - μ_{z_n}‖² + λk (KJ Eq. 1, with weights).
-
-1. One cluster, its centre the mean of all rows.
-2. Row by row: if w·d² to the nearest centre exceeds λ, the row opens a cluster at its own place
-   (visible to the rows after it, in the same pass); otherwise it goes to the nearest centre.
-3. Each centre becomes the mean of its rows; clusters without rows are dropped.
-4. Repeat 2 and 3 until nothing changes.
-
-Departs from the paper: nothing in the result. Step 2 is serial as printed, but distances to the
-centres known at the start of a stretch of rows do not depend on order: threads find them, and only
-the rows that are too far from all of those need the serial rule (docs/adr/0004).
+`algorithm1.py` is the printed algorithm, this file the estimator. The default algorithm is the
+search (`_search/driver.py`) over `dense_space` or `sparse_space`.
 """
 
 from dataclasses import replace
 from typing import Any, Literal, Self
 
-import numpy as np
-
 from madbayes._model.centers import CentersMixin
-from madbayes._model.checkpoint import NOT_KEPT, Checkpoint, Passes, checkpoint_of
-from madbayes._model.dispatch import anywhere
+from madbayes._model.checkpoint import Checkpoint, Passes, checkpoint_of
 from madbayes._model.fitting import begin, keep_choice, warn_if_unfinished
+from madbayes._model.open_rows import open_rows
 from madbayes._partition.partition import Partition
 from madbayes._rows.frame import measure_to_fit
-from madbayes._rows.progress import Stage
-from madbayes._rows.rows import Rows, restore
 from madbayes._rows.threads import workers
-from madbayes._search.driver import never_rising
-from madbayes.howmany.path import find_path
+from madbayes._search.number import printed_number
 from madbayes.howmany.staircase import Staircase
+from madbayes.kmeans.algorithm1 import dp_means
+from madbayes.kmeans.farthest import first_gap, largest_gap
 from madbayes.kmeans.search_rows import Clustering
-from madbayes.kmeans.solve import Problem, keep_core, printed_rows, search_table
+from madbayes.kmeans.solve import Problem, bring_here, keep_core, search_table
 
-FIRST_STRETCH = 1024  # rows before the first look at who opens a cluster
-FAR_ROWS = 8192  # rows under the serial rule at a time
 FEW_VALUES = 2**11  # up to which one thread is quicker than several
-GAPS = 2**22  # distances between old and new centres that are kept at a time
-
-
-def assign_or_open(
-    partition: Partition, centers: np.ndarray, penalty: float, max_clusters: int, stretch: int
-) -> tuple[np.ndarray, bool]:
-    """2. One pass over the rows; returns all centres, and whether anything changed."""
-    n = partition.source.n
-    changed = False
-    first = 0
-    while first < n:
-        last = min(n, first + stretch)
-        changed |= partition.assign(centers, penalty, rows=(first, last)) > 0
-        room = max_clusters - centers.shape[0]
-        at_once = min(FAR_ROWS, max(256, GAPS // centers.shape[0])) if room > 0 else 0
-        far = partition.far_rows(first, last, at_once + 1)
-        opened = far[:0]
-        if far.size and room > 0:
-            if far.size > at_once:  # the rest comes in the next stretch
-                last = int(far[at_once])
-                far = far[:at_once]
-            opened = partition.open_clusters(centers, far, penalty, room)
-            if opened.size:
-                centers = partition.offer(centers, opened, last)
-                changed = True
-        # Few openings: look less often. The result does not depend on it.
-        stretch = min(n, 2 * stretch) if opened.size <= 16 else max(256, stretch // 2)
-        first = last
-    return centers, changed
-
-
-def update_means(partition: Partition, centers: np.ndarray) -> np.ndarray:
-    """3. Means of what is left."""
-    return partition.filled_means(centers)
-
-
-def one_pass(
-    partition: Partition, centers: np.ndarray, penalty: float, max_clusters: int | None
-) -> np.ndarray:
-    """2. and 3. from centres that are good already."""
-    n = partition.source.n
-    centers, _ = assign_or_open(partition, centers, penalty, max_clusters or n + 1, n)
-    return update_means(partition, centers)
-
-
-def dp_means(
-    partition: Partition,
-    penalty: float,
-    *,
-    max_clusters: int | None,
-    max_iter: int,
-    passes: Passes = NOT_KEPT,
-) -> Clustering:
-    """KJ Algorithm 1 on the rows of `partition`, in their order; `passes` keeps where it is."""
-    n = partition.source.n
-    cap = n + 1 if max_clusters is None else max_clusters  # the first one may lose its rows
-    history: list[float] = []
-    converged = fresh_sums = False
-    n_iter, stretch = 0, FIRST_STRETCH
-    if (past := passes.resume(partition)) is None:
-        centers = partition.middle()  # 1.
-        partition.assign(centers)
-    else:
-        centers, history, fresh_sums, n_iter, stretch = past
-    stage = Stage("passes of Algorithm 1")
-    while n_iter < max_iter and not converged:
-        n_iter += 1
-        stage.at(n_iter)
-        centers, changed = assign_or_open(partition, centers, penalty, cap, stretch)  # 2.
-        stretch = n
-        if changed or not fresh_sums:
-            if not changed:  # see if it holds without the rounding of the running sums
-                partition.recount()
-                n_iter -= 1
-            fresh_sums = not changed
-            centers = update_means(partition, centers)  # 3.
-            if changed:
-                history.append(partition.sse + penalty * centers.shape[0])
-            passes.keep(partition, (centers, history, fresh_sums, n_iter, stretch))
-        else:
-            converged = True  # 4.
-    if not converged:
-        partition.assign(centers)
-    inertia = partition.measure_sse(centers)
-    history = never_rising([*history, inertia + penalty * centers.shape[0]], passes=True)
-    return Clustering(partition.labels, centers, history[-1], inertia, history, n_iter, converged)
 
 
 class DPMeans(CentersMixin):
@@ -246,51 +143,53 @@ class DPMeans(CentersMixin):
         self.random_state = random_state
         self.n_jobs = n_jobs
 
-    @anywhere
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Cluster the rows of X."""
-        X, weight = self._rows_to_fit(X, sample_weight)
+        given = open_rows(self, X, sample_weight, unit=self._unit)
         options = begin(self, "auto", "farthest-first")
-        path = file = None
-        with workers(self.n_jobs, enough=X.shape[0] * X.shape[1] > FEW_VALUES) as run:
-            frame = measure_to_fit(Rows(X, unit=self._unit), weight, run)
-            rows = Problem(X, weight, frame, options, run, self._unit)
-            file, options = checkpoint_of(self, rows)
-            rows = replace(rows, options=options)
+        rows = bring_here(given) if self.algorithm == "search" else given
+        path = None
+        with workers(self.n_jobs, enough=rows.n * rows.d > FEW_VALUES):
+            problem = Problem(rows, measure_to_fit(rows), options)
+            file, options = checkpoint_of(self, rows, problem.frame, options)
+            problem = replace(problem, options=options)
             if options.penalty == "auto":
-                limits = options.cap, options.hint, options.random_state
-                path = find_path(X, weight, *limits, run, unit=self._unit)
+                path = problem.path()
             if self.algorithm == "search":
-                result, penalty, core = search_table(rows, path, one_pass)
+                result, penalty, core = search_table(problem, path)
             else:
-                result, penalty, core = *self._print(rows, path, file), None
-        remarks = keep_core(self, core, X.shape[0])
-        warn_if_unfinished(self, result.converged)
-        if path is not None:
-            keep_choice(self, path, result.k, penalty, remarks)
-        self._store_result(result, penalty, Rows(X).dtype)
-        self._calibrate(X, self.labels_, weight)
+                result, penalty, core = *self._print(problem, path, file), None
+            remarks = keep_core(self, core, rows.n)
+            warn_if_unfinished(self, result.converged)
+            if path is not None:
+                keep_choice(self, path, result.k, penalty, remarks)
+            self._store_result(given, result, penalty)
+            self._calibrate_rows(rows, result.labels)
         if file is not None:
             file.remove()
         return self
 
     def _print(
-        self, rows: Problem, path: Staircase | None, file: Checkpoint | None
+        self, problem: Problem, path: Staircase | None, file: Checkpoint | None
     ) -> tuple[Clustering, float]:
         """Algorithm 1, at a penalty or at one that gives the number of clusters that was chosen."""
-        options, weight, run = rows.options, rows.weight, rows.run
-        permutation = None
+        options, rows, frame = problem.options, problem.rows, problem.frame
         if self.order == "random":
-            permutation = options.random_state.permutation(rows.X.shape[0])
-            weight = None if weight is None else weight[permutation]
-        source = Rows(rows.X, permutation, unit=self._unit)
+            rows = rows.shuffled(options.random_state)
         known = {} if file is None or file.past is None else dict(file.past["known"])
-        limits: Any = {"max_clusters": options.cap, "max_iter": options.max_iter}
 
         def solve(penalty: float) -> Clustering:
-            partition = Partition(source, weight, run, rows.frame, unit=self._unit)
+            limits: Any = {"max_clusters": options.cap, "max_iter": options.max_iter}
             passes = Passes(file, known=dict(known))
-            return dp_means(partition, penalty, **limits, passes=passes)
+            return dp_means(Partition(rows, frame), penalty, **limits, passes=passes)
 
-        result, penalty = printed_rows(rows, path, source, weight, solve, known)
-        return replace(result, labels=restore(result.labels, permutation)), penalty
+        penalty = options.penalty
+        if path is not None:
+            number = path.best().number
+            first = first_gap(rows, number, frame)
+            penalty, result = printed_number(solve, lambda found: found.k, number, first, known)
+        else:
+            if penalty == "farthest-first":
+                penalty = largest_gap(rows, options.hint or 1, frame)
+            result = solve(penalty)
+        return replace(result, labels=rows.restored(result.labels)), penalty

@@ -5,7 +5,7 @@
 3. λ is the squared distance found in the last round.
 """
 
-from collections.abc import Callable
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -18,9 +18,9 @@ from madbayes._rows.checks import (
     is_cosine,
     weight_of_directions,
 )
-from madbayes._rows.frame import measure_to_fit
-from madbayes._rows.rows import Rows, segments
-from madbayes._rows.threads import Run, workers
+from madbayes._rows.frame import Frame, measure_to_fit
+from madbayes._rows.rows import Rows, Share
+from madbayes._rows.threads import workers
 
 
 def farthest_first(
@@ -61,63 +61,53 @@ def farthest_first(
     unit = is_cosine(metric)
     if unit:
         weight = weight_of_directions(X, weight, quiet=True)
-    with workers(n_jobs) as run:
-        return largest_gap(Rows(X, unit=unit), weight, n_clusters, run, unit=unit)
+    with workers(n_jobs):
+        return largest_gap(Rows(X, unit=unit, weight=weight), n_clusters)
 
 
-def largest_gap(
-    source: Rows, weight: np.ndarray | None, n_clusters: int, run: Run, *, unit: bool = False
-) -> float:
-    """Steps 1 to 3."""
+def largest_gap(rows: Any, n_clusters: int, frame: Frame | None = None) -> float:
+    """Steps 1 to 3; `frame` of the rows if it is known."""
     k = check_count("n_clusters", n_clusters, why="It is a rough number of clusters.")
-    cuts = segments(source.n, 1)
-    left_out = None if weight is None else weight == 0
-    mean = measure_to_fit(source, weight, run).mean
-    if unit and mean.any():
-        mean = mean / np.linalg.norm(mean)
-    closest = np.full(source.n, np.inf)
-
-    def farthest_from(member: np.ndarray) -> tuple[int, float]:
-        def partial(cut: tuple[int, int]) -> None:
-            here = closest[cut[0] : cut[1]]
-            np.minimum(here, squared_distances(source, *cut, member)[0], out=here)
-
-        run(partial, cuts)
-        if left_out is not None:
-            closest[left_out] = 0.0
-        row = int(np.argmax(closest))
-        return row, float(closest[row])
-
-    return last_gap(mean, k, farthest_from, source.take)
-
-
-def last_gap(
-    mean: np.ndarray,
-    k: int,
-    farthest_from: Callable[[np.ndarray], tuple[int, float]],
-    take: Callable[[np.ndarray], np.ndarray],
-) -> float:
-    """Steps 1 to 3: `farthest_from` adds a member to T and returns the row farthest from T."""
-    member, gap = mean[None, :], 0.0  # 1.
+    executor, member = rows.executor, (frame or measure_to_fit(rows)).mean[None, :]  # 1.
+    if rows.unit and member.any():
+        member = member / np.linalg.norm(member)
+    closest, gap = [None] * len(rows.shares), 0.0
     for round_ in range(1, k + 1):  # 2.
-        row, gap = farthest_from(member)
+        closest = executor.map(nearer, rows.shares, closest, args=(member,))
+        row, gap = max(executor.ask(farthest, rows.shares, closest), key=itemgetter(1))
         if gap == 0.0:
             raise ValueError(
                 f"n_clusters={k} is more than X can give: after {round_ - 1} rows there is no "
                 "different one left. Ask for fewer clusters."
             )
         if round_ < k:
-            member = take(np.array([row]))
+            member = rows.take(np.array([row]))
     return gap  # 3.
 
 
-def first_gap(
-    source: Rows, weight: np.ndarray | None, n_clusters: int, run: Run, *, unit: bool = False
-) -> float:
+def nearer(share: Share, closest: np.ndarray | None, member: np.ndarray) -> np.ndarray:
+    """The squared distance of each row of a share to T, after `member` joined it; 0 for rows that
+    do not count."""
+    d2 = squared_distances(share.rows, share.first, share.last, member)[0]
+    if closest is not None:
+        np.minimum(d2, closest, out=d2)
+    if share.rows.weighted:
+        d2[share.weight == 0] = 0.0
+    return d2
+
+
+def farthest(share: Share, closest: np.ndarray) -> tuple[int, float]:
+    """The row (of the table) that is farthest from T, and how far."""
+    row = int(np.argmax(closest))
+    return share.start + share.first + row, float(closest[row])
+
+
+def first_gap(rows: Any, n_clusters: int, frame: Frame | None = None) -> float:
     """The same where there may be fewer different rows; never 0."""
+    frame = frame or measure_to_fit(rows)
     for k in range(n_clusters, 0, -1):
         try:
-            return largest_gap(source, weight, k, run, unit=unit)
+            return largest_gap(rows, k, frame)
         except ValueError:  # fewer different rows
             continue
     return 1.0

@@ -12,30 +12,27 @@ and Hodgson 1998 for that); the result is the one of the plain loop.
 """
 
 import warnings
-from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 from typing import Any, Literal, Self
 
 import numpy as np
-import scipy.sparse as sp
 from sklearn.exceptions import ConvergenceWarning
 
+from madbayes._model.calibration import clusters_with_rows
 from madbayes._model.centers import CentersMixin
 from madbayes._model.checkpoint import NOT_KEPT, Passes, checkpoint_of
-from madbayes._model.dispatch import anywhere
 from madbayes._model.fitting import Options, begin
+from madbayes._model.open_rows import open_rows
 from madbayes._partition.partition import Partition
 from madbayes._rows.blocks import rows_at_once
 from madbayes._rows.checks import check_count
 from madbayes._rows.frame import measure_to_fit
 from madbayes._rows.progress import Stage
 from madbayes._rows.row_kernels import distances_to
-from madbayes._rows.rows import Rows, arrange, restore
-from madbayes._rows.threads import Run, workers
+from madbayes._rows.threads import workers
 from madbayes._search.driver import never_rising
 from madbayes.kmeans.search_rows import Clustering
-from madbayes.kmeans.solve import Problem, keep_core, search_fixed
+from madbayes.kmeans.solve import Problem, bring_here, keep_core, search_fixed
 from madbayes.kmeans.starts import count_starts, first_centers
 
 FEW_PRODUCTS = 2**24  # in a pass, up to which one thread is quicker than several
@@ -54,7 +51,7 @@ def fill_empty(partition: Partition, centers: np.ndarray) -> np.ndarray:
     centers = centers.copy()
     rows, d2 = partition.farthest(centers, empty.size)
     for cluster, row, far in zip(empty, rows, d2, strict=False):
-        x = partition.source.take(np.array([row]))[0]
+        x = partition.rows.take(np.array([row]))[0]
         rounding = 4.0 * np.finfo(np.float64).eps * np.abs(x).max()
         if far > x.size * rounding**2:  # not just the mean of equal rows, rounded
             centers[cluster] = x
@@ -99,7 +96,7 @@ def lloyd(
             new = update_means(partition, fill_empty(partition, centers))  # 2. means
             history.append(partition.sse)
             # Fewer rows move from pass to pass, at about the same rate.
-            settled = 1 - np.log1p(moved) / np.log1p(partition.source.n)
+            settled = 1 - np.log1p(moved) / np.log1p(partition.rows.n)
             stage.at(int(100 * max(settled, n_iter / max_iter)))
             shift = float(((new - centers) ** 2).sum())
             centers = new
@@ -115,15 +112,14 @@ def lloyd(
     return Clustering(partition.labels, centers, inertia, inertia, history, n_iter, converged)
 
 
-def best_start(
-    model: Any, X: Any, k: int, options: Options, file: Any, make: Callable[[], Partition]
-) -> Clustering:
+def best_start(model: Any, X: Any, k: int, problem: Problem, file: Any) -> Clustering:
     """Lloyd's passes from one or more starts, each on a partition of its own; the best."""
     past = {} if file is None or file.past is None else file.past
     best: Any = past.get("best")
-    rng, tol = options.random_state, None
+    options, tol = problem.options, None
+    rng = options.random_state
     for start in range(past.get("start", 0), count_starts(model.init, model.n_init)):
-        partition = make()
+        partition = Partition(problem.rows, problem.frame)
         fresh = file is None or file.past is None  # else it goes on from the centres in the file
         centers: Any = first_centers(model.init, X, partition, k, rng) if fresh else None
         if tol is None:  # the same for all starts
@@ -136,28 +132,46 @@ def best_start(
     return best
 
 
-def each_its_own(X: Any, weight: np.ndarray | None, k: int, unit: bool) -> Clustering | None:
+def without_empty(rows: Any, best: Clustering) -> Clustering:
+    """The clustering without the clusters that have no row."""
+    used = clusters_with_rows(rows, best.labels, best.k)
+    if used.all():
+        return best
+    place = np.cumsum(used, dtype=np.int32) - np.int32(1)
+    if rows.executor.remote:
+        labels = rows.executor.map(renumber, best.labels, args=(place,))
+    else:
+        labels = renumber(best.labels, place)
+    return replace(best, labels=labels, centers=best.centers[used])
+
+
+def renumber(labels: np.ndarray, place: np.ndarray) -> np.ndarray:
+    return place[labels]
+
+
+def each_its_own(rows: Any, k: int) -> Clustering | None:
     """The best clustering of at most k different rows: each is a cluster. None if there are more.
 
     The search cannot find it, because the rounding of means makes equal rows look different.
     """
-    if not isinstance(X, np.ndarray) and not sp.issparse(X):
+    if rows.executor.remote or not rows.in_memory:
         return None
-    used = np.arange(X.shape[0]) if weight is None else np.flatnonzero(weight > 0)
-    whole = Rows(X, unit=unit)
-    rows, seen = np.empty((0, whole.d)), 0
+    weight = rows.take_weights(np.arange(rows.n)) if rows.weighted else None
+    used = np.arange(rows.n) if weight is None else np.flatnonzero(weight > 0)
+    different, seen = np.empty((0, rows.d)), 0
     step = 2 * k  # most tables have more different rows among the first 2k
     while seen < used.size:
-        rows = np.unique(np.vstack([rows, whole.take(used[seen : seen + step])]), axis=0)
-        if len(rows) > k:
+        some = rows.take(used[seen : seen + step])
+        different = np.unique(np.vstack([different, some]), axis=0)
+        if len(different) > k:
             return None
-        seen, step = seen + step, max(2 * k, rows_at_once(whole.d))
-    labels = np.empty(whole.n, np.int32)
-    for a, b, block in whole.blocks(0, whole.n):
-        gaps = np.empty((len(rows), b - a))
-        distances_to(block, rows, gaps)
+        seen, step = seen + step, max(2 * k, rows_at_once(rows.d))
+    labels = np.empty(rows.n, np.int32)
+    for a, b, block in rows.blocks(0, rows.n):
+        gaps = np.empty((len(different), b - a))
+        distances_to(block, different, gaps)
         labels[a:b] = gaps.argmin(axis=0)
-    return Clustering(labels, rows, 0.0, 0.0, [0.0], 1, True)
+    return Clustering(labels, different, 0.0, 0.0, [0.0], 1, True)
 
 
 class KMeans(CentersMixin):
@@ -256,21 +270,17 @@ class KMeans(CentersMixin):
         self.random_state = random_state
         self.n_jobs = n_jobs
 
-    @anywhere
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Cluster the rows of X."""
-        X, weight = self._rows_to_fit(X, sample_weight)
-        k, options = self._check(X.shape[0])
-        enough = self.algorithm == "search" or X.shape[0] * X.shape[1] * k > FEW_PRODUCTS
-        with workers(self.n_jobs, enough=enough) as run:
-            solve = self._search if self.algorithm == "search" else self._restart
-            best = solve(X, weight, k, options, run)
-        used = np.unique(best.labels)
-        if used.size < k:
-            labels = np.searchsorted(used, best.labels).astype(np.int32)
-            best = replace(best, labels=labels, centers=best.centers[used])
-        self._store(best, k, Rows(X).dtype)
-        self._calibrate(X, self.labels_, weight)
+        given = open_rows(self, X, sample_weight, unit=self._unit)
+        k, options = self._check(given.n)
+        search = self.algorithm == "search"
+        with workers(self.n_jobs, enough=search or given.n * given.d * k > FEW_PRODUCTS):
+            rows = bring_here(given) if search else given
+            best = self._search(rows, k, options) if search else self._restart(X, rows, k, options)
+            best = without_empty(rows, best)
+            self._store(given, best, k)
+            self._calibrate_rows(rows, best.labels)
         return self
 
     def _check(self, n: int) -> tuple[int, Options]:
@@ -283,7 +293,7 @@ class KMeans(CentersMixin):
             raise ValueError(f"tol={self.tol!r} must be a number >= 0.")
         return k, options
 
-    def _store(self, best: Clustering, k: int, dtype: np.dtype) -> None:
+    def _store(self, rows: Any, best: Clustering, k: int) -> None:
         """What was found, without the clusters that have no row."""
         if best.k < k:
             warnings.warn(
@@ -299,36 +309,36 @@ class KMeans(CentersMixin):
                 ConvergenceWarning,
                 stacklevel=4,
             )
-        self.labels_ = best.labels
-        self._store_centers(best.centers, dtype)
+        self.labels_ = rows.public(best.labels)
+        self._store_centers(best.centers, rows.dtype)
         self.inertia_ = self.objective_ = best.inertia
         self.objective_history_ = np.array(best.history)
         self.n_clusters_, self.n_iter_, self.converged_ = best.k, best.n_iter, best.converged
 
-    def _restart(
-        self, X: Any, weight: np.ndarray | None, k: int, options: Options, run: Run
-    ) -> Clustering:
+    def _restart(self, X: Any, rows: Any, k: int, options: Options) -> Clustering:
         """Lloyd's passes from one or more starts; the best."""
-        source, w, order = arrange(X, weight, unit=self._unit)
-        frame = measure_to_fit(source, w, run)
-        file, options = checkpoint_of(self, Problem(X, weight, frame, options, run, self._unit))
-        make = partial(Partition, source, w, run, frame, unit=self._unit)
-        best = best_start(self, X, k, options, file, make)
-        return replace(best, labels=restore(best.labels, order))
+        arranged = rows.arranged()
+        frame = measure_to_fit(arranged)
+        file, options = checkpoint_of(self, rows, frame, options)
+        starts = count_starts(self.init, self.n_init)
+        if file is not None and starts > 1 and rows.executor.remote:
+            raise ValueError(
+                f"checkpoint={self.checkpoint!r} keeps one start of a Dask table, and n_init asks "
+                f"for {starts}. Use n_init=1."
+            )
+        best = best_start(self, X, k, Problem(arranged, frame, options), file)
+        return replace(best, labels=arranged.restored(best.labels))
 
-    def _search(
-        self, X: Any, weight: np.ndarray | None, k: int, options: Options, run: Run
-    ) -> Clustering:
+    def _search(self, rows: Any, k: int, options: Options) -> Clustering:
         """The search of `DPMeans`, with as many clusters as asked for and no price on them."""
         if not isinstance(self.init, str) or self.init != "k-means++":
             raise ValueError(
                 f"init={self.init!r} is for algorithm='paper'; the search has its own starts."
             )
-        frame = measure_to_fit(Rows(X, unit=self._unit), weight, run)
-        rows = Problem(X, weight, frame, options, run, self._unit)
-        checkpoint_of(self, rows)  # complains if there is one
-        if (exact := each_its_own(X, weight, k, self._unit)) is not None:
+        problem = Problem(rows, measure_to_fit(rows), options)
+        checkpoint_of(self, rows, problem.frame, options)  # complains if there is one
+        if (exact := each_its_own(rows, k)) is not None:
             return exact
-        result, core = search_fixed(rows, k)
-        keep_core(self, core, X.shape[0])
+        result, core = search_fixed(problem, k)
+        keep_core(self, core, rows.n)
         return result

@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 
 from madbayes._partition import moves
-from madbayes._partition.assignment import is_small
 from madbayes._partition.lloyd_kernels import pairs_of
+from madbayes._partition.partition import is_small
 from madbayes._search.division import Division
 
 MOST_COLUMNS = 128  # whose scatter matrix costs less than to try splits
@@ -69,7 +69,7 @@ def rows_to_watch(space: Any, now: Division, N: np.ndarray) -> np.ndarray:
     """
     w, price, room = space.w, space.price, now.k < space.price.cap
     if is_small(space.n, *now.centers.shape):
-        D, rows = pairs_of(space.columns, now.centers), np.arange(space.n)
+        D, rows = pairs_of(space.rows.columns, now.centers), np.arange(space.n)
         own = D[rows, now.labels] * (1 + ROUNDING)
         D[rows, now.labels] = np.inf
         other = D.min(axis=1) * (1 - ROUNDING)
@@ -80,6 +80,6 @@ def rows_to_watch(space: Any, now: Division, N: np.ndarray) -> np.ndarray:
             leave = least / (least - heaviest) * (1 + moves.MARGIN) * (1 + 1e-9)
             ratio = leave * (least + heaviest) / least
             most = price.penalty / leave if room else np.inf
-        rows, own, other = space.follower.bounds(now.labels, now.centers, ratio, most)
+        rows, own, other = space.rows.bounds(now.labels, now.centers, ratio, most)
     z, rule = now.labels[rows], (price.penalty, room, space.unit)
     return rows[moves.rows_to_watch(own, other, w[rows], z, now.weights, N, *rule)]

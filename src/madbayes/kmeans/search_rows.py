@@ -6,10 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from madbayes._partition.partition import Partition
+from madbayes._partition.lloyd import nearest
+from madbayes._partition.partition import measure_error
 from madbayes._rows.frame import Frame, shift_for
-from madbayes._rows.rows import Rows, arrange, restore, segments
-from madbayes._rows.threads import Run
+from madbayes._rows.rows import Rows, segments
+from madbayes._rows.threads import together
 from madbayes._search.division import Division
 from madbayes._search.driver import by_size, never_rising
 from madbayes._search.price import Price
@@ -23,7 +24,7 @@ DENSE_VALUES = 2**25  # a CSR matrix up to this size is made dense for the searc
 class Clustering:
     """What an algorithm on squared error finds."""
 
-    labels: np.ndarray
+    labels: Any  # as the table of rows joins them (`Rows.join`)
     centers: np.ndarray
     objective: float
     inertia: float
@@ -36,61 +37,40 @@ class Clustering:
         return len(self.centers)
 
 
-class Table:
-    """Rows of positive weight, shifted to their mean; the others follow at the end.
+class SearchTable:
+    """Rows of positive weight, shifted to their mean; the others follow at the end."""
 
-    `order`: where the rows of `source` are in X, if they are not in its order.
-    """
-
-    def __init__(
-        self,
-        source: Rows,
-        weight: np.ndarray | None,
-        order: np.ndarray | None,
-        run: Run,
-        frame: Frame,
-        *,
-        unit: bool = False,
-    ) -> None:
-        self.source, self.weight, self.order = source, weight, order
-        self.run, self.unit = run, unit
-        self.partition = Partition(self.source, self.weight, run, frame)
-        n = self.source.n
-        self.used = np.arange(n) if self.weight is None else np.flatnonzero(self.weight > 0)
-        self.w = np.ones(n) if self.weight is None else self.weight[self.used]
-        keep_place = unit or self.source.sparse
-        # a number of the rows' own type: any place near the mean will do, and this one is quick
-        near = shift_for(self.source.dtype, frame)
-        self.offset = np.zeros(self.source.d, near.dtype) if keep_place else near
-
-    @classmethod
-    def arranged(
-        cls, X: Any, weight: np.ndarray | None, run: Run, frame: Frame, *, unit: bool = False
-    ) -> "Table":
-        """With near rows near each other, where that pays."""
-        return cls(*arrange(X, weight, unit=unit), run, frame, unit=unit)
+    def __init__(self, rows: Rows, frame: Frame) -> None:
+        self.rows, self.frame = rows, frame
+        self.used = np.flatnonzero(rows.weight > 0) if rows.weighted else np.arange(rows.n)
+        self.w = rows.take_weights(self.used)
+        # A number of the rows' own type: any place near the mean will do, and this one is quick.
+        near = shift_for(rows.dtype, frame)
+        keep_place = rows.unit or rows.sparse
+        self.offset = np.zeros(rows.d, near.dtype) if keep_place else near
 
     def space(self, price: Price) -> DenseSpace | SparseSpace:
         """The rows for the search."""
-        if self.source.sparse:
-            return SparseSpace(self.source.X[self.used], self.w, price, self.run, self.unit)
-        return DenseSpace(self._shifted(), self.w, price, self.run, self.unit)
+        rows = self.rows
+        if rows.sparse:
+            return SparseSpace(rows.X[self.used], self.w, price, unit=rows.unit)
+        return DenseSpace(self._shifted(), self.w, price, unit=rows.unit)
 
     def _shifted(self) -> np.ndarray:
         """In their own type."""
-        rows, source = self.used, self.source
-        out = np.empty((rows.size, source.d), dtype=source.dtype)
+        used, rows = self.used, self.rows
+        out = np.empty((used.size, rows.d), dtype=rows.dtype)
 
         def shift(cut: tuple[int, int]) -> None:
-            if rows.size == source.n:
-                for a, b, block in source.blocks(*cut):
+            if used.size == rows.n:
+                for a, b, block in rows.blocks(*cut):
                     np.subtract(block, self.offset, out=out[a:b], casting="same_kind")
                 return
             for a in range(*cut, 4096):
                 b = min(cut[1], a + 4096)
-                out[a:b] = source.take(rows[a:b]) - self.offset
+                out[a:b] = rows.take(used[a:b]) - self.offset
 
-        self.run(shift, segments(rows.size, 1))
+        together(shift, segments(used.size, 1))
         return out
 
     def shifted(self, centers: Sequence[np.ndarray]) -> list[np.ndarray]:
@@ -99,17 +79,15 @@ class Table:
 
     def result(self, found: Division, history: list[float], penalty: float) -> Clustering:
         """Clusters from the heaviest to the lightest; rows of weight 0 go to the nearest."""
-        rank = by_size(found.centers, found.weights)
+        rows, rank = self.rows, by_size(found.centers, found.weights)
         centers = found.centers[rank] + self.offset
-        labels = np.empty(self.source.n, dtype=np.int32)
+        labels = np.empty(rows.n, dtype=np.int32)
         labels[self.used] = np.argsort(rank)[found.labels]
-        if self.used.size < self.source.n:
-            self.partition.assign(centers)
-            left_out = self.weight == 0
-            labels[left_out] = self.partition.labels[left_out]
-        self.partition.labels = labels
-        inertia = self.partition.measure_sse(centers)
+        if self.used.size < rows.n:
+            left_out = np.flatnonzero(rows.weight == 0)
+            others = rows.X[left_out] if rows.sparse else rows.take(left_out)
+            labels[left_out] = nearest(others, centers, frame=self.frame)
+        inertia = measure_error(rows, [labels[a:b] for a, b in rows.spans], centers)
         history = never_rising([*history, inertia + penalty * found.k])
-        return Clustering(
-            restore(labels, self.order), centers, history[-1], inertia, history, len(history), True
-        )
+        how = history[-1], inertia, history, len(history), True
+        return Clustering(rows.restored(labels), centers, *how)

@@ -1,6 +1,7 @@
-"""From checked rows to clusters: by the search, in memory or through a coreset, or as printed.
+"""From checked rows to clusters by the search: in memory, or through a coreset.
 
-Rows that stay on disk (memory maps, `madbayes.blocks`) are not copied when they are many:
+Rows that stay on disk (memory maps, `madbayes.blocks`) or on Dask workers are not copied when they
+are many:
 
 1. A coreset of the rows (`coreset.py`), larger where there are many clusters.
 2. The search on it, for a penalty or a number of clusters.
@@ -12,11 +13,10 @@ Rows that stay on disk (memory maps, `madbayes.blocks`) are not copied when they
 
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-import scipy.sparse as sp
 
 from madbayes._model.fitting import Options
 from madbayes._partition.moves import TOL, means
@@ -24,63 +24,74 @@ from madbayes._partition.partition import Partition
 from madbayes._partition.ward import merge_below
 from madbayes._rows.frame import Frame, measure_to_fit
 from madbayes._rows.progress import Stage
-from madbayes._rows.rows import DISK_VALUES, Rows, count_different, on_disk
-from madbayes._rows.threads import Run, patient
+from madbayes._rows.rows import DISK_VALUES, Rows, count_different
+from madbayes._rows.threads import patient
 from madbayes._search.driver import by_size, never_rising, search
-from madbayes._search.number import printed_number, search_number
+from madbayes._search.number import search_number
 from madbayes._search.price import fixed, per_cluster
+from madbayes.howmany.path import find_path
 from madbayes.howmany.staircase import Staircase
+from madbayes.kmeans.algorithm1 import assign_or_open
 from madbayes.kmeans.coreset import Coreset, coreset
-from madbayes.kmeans.farthest import first_gap, largest_gap
-from madbayes.kmeans.search_rows import DENSE_VALUES, Clustering, Table
+from madbayes.kmeans.search_rows import DENSE_VALUES, Clustering, SearchTable
 
 CORE_VALUES, CORE_ROWS = 2**22, (2**14, 2**17)  # of a coreset, at first
 PER_CLUSTER = 64  # rows of it for each cluster, or it is drawn again, larger
 MUCH = 0.1  # an error of a coreset that is worth a warning
 GAIN = 1e-4  # a pass that gains less is the last …
 PASSES = 30  # … and so is this one
+PATH_ROWS = 2**16  # rows of a large Dask table that are asked how many clusters there are
 
 Solve = Callable[["Problem"], tuple[Clustering, float]]
-Pass = Callable[[Partition, np.ndarray, float, int | None], np.ndarray]
 
 
 @dataclass(frozen=True)
 class Problem:
-    """Checked rows and parameters."""
+    """Checked rows, where they lie, and checked parameters."""
 
-    X: Any
-    weight: np.ndarray | None
+    rows: Any  # `Rows` or `DaskRows`
     frame: Frame
     options: Options
-    run: Run
-    unit: bool = False
 
     @property
     def large(self) -> bool:
-        """Too large for a copy."""
-        n, d = self.X.shape
-        return n * d > DISK_VALUES and on_disk(self.X)
-
-    @property
-    def source(self) -> Any:
-        """The rows in blocks."""
-        return Rows(self.X, unit=self.unit)
+        """Too large for a copy in this process."""
+        return is_large(self.rows)
 
     def core(self, m: int) -> Coreset:
         """1. A coreset of at most m rows."""
-        rng, run = self.options.random_state, self.run
-        return coreset(self.source, self.weight, self.frame.mean, m, rng, run)
+        return coreset(self.rows, self.frame.mean, m, self.options.random_state)
 
-    def start(self) -> Partition:
-        """All rows, not assigned yet."""
-        return Partition(self.source, self.weight, self.run, self.frame, unit=self.unit)
+    def path(self) -> Staircase:
+        """How many clusters there are; of many rows that are elsewhere evenly spaced ones say."""
+        rows, options = self.rows, self.options
+        if not rows.executor.remote or not self.large:
+            rows = rows.here()
+            X, weight = rows.X, rows.weight if rows.weighted else None
+        else:
+            index = np.unique(np.linspace(0, rows.n - 1, PATH_ROWS).astype(np.int64))
+            X, weight = rows.take_kept(index), rows.take_weights(index)
+            weight = weight * (self.frame.total_weight / weight.sum())  # they stand for all
+        limits = options.cap, options.hint, options.random_state
+        return find_path(X, weight, *limits, unit=rows.unit)
 
-    def table(self) -> Table:
-        """The rows for the search; a small CSR matrix is made dense."""
-        X = self.X
-        if sp.issparse(X) and X.shape[0] * X.shape[1] <= DENSE_VALUES:
-            X = X.toarray()
-        return Table.arranged(X, self.weight, self.run, self.frame, unit=self.unit)
+    def table(self) -> SearchTable:
+        """The rows for the search, near ones near each other; a small CSR matrix is made dense."""
+        rows = self.rows.here()
+        if rows.sparse and rows.n * rows.d <= DENSE_VALUES:
+            weight = rows.weight if rows.weighted else None
+            rows = Rows(rows.X.toarray(), unit=rows.unit, weight=weight)
+        return SearchTable(rows.arranged(), self.frame)
+
+
+def is_large(rows: Any) -> bool:
+    """Are the rows on disk or elsewhere, and too many for a copy in this process?"""
+    return rows.n * rows.d > DISK_VALUES and not rows.in_memory
+
+
+def bring_here(rows: Any) -> Any:
+    """Rows that are elsewhere and not many come to this process for the search."""
+    return rows if is_large(rows) else rows.here()
 
 
 class Core(NamedTuple):
@@ -108,111 +119,85 @@ def keep_core(model: Any, core: Core | None, n: int) -> tuple[str, ...]:
     )
 
 
-def search_table(
-    rows: Problem, path: Staircase | None, one_pass: Pass
-) -> tuple[Clustering, float, Core | None]:
+def search_table(problem: Problem, path: Staircase | None) -> tuple[Clustering, float, Core | None]:
     """The search, at a penalty or for the number of clusters that was chosen."""
-    if not rows.large:
-        return *search_rows(rows, path), None
-    given = path is None and not isinstance(rows.options.penalty, str)
-    return through_coreset(
-        rows, lambda small: search_rows(small, path), one_pass if given else None
-    )
+    if not problem.large:
+        return *search_here(problem, path), None
+    given = path is None and not isinstance(problem.options.penalty, str)
+    return through_coreset(problem, lambda small: search_here(small, path), opens=given)
 
 
-def search_rows(rows: Problem, path: Staircase | None) -> tuple[Clustering, float]:
+def search_here(problem: Problem, path: Staircase | None) -> tuple[Clustering, float]:
     """The same in memory."""
-    options, table = rows.options, rows.table()
-    common = options.for_search(rows.run)
-    space = table.space(per_cluster(1.0, options.cap, table.used.size))
-    if path is not None or options.penalty == "farthest-first":
-        number, first, centers = count_different(space.X, options.hint or 1), None, []
-        if path is not None:
-            number, first = path.best().number, path.best().price
-            centers = table.shifted([path.centers_at(first)])
-        cap = options.cap or table.used.size
-        found, history, penalty = search_number(
-            space, min(number, cap), first, max_clusters=cap, centers=centers, **common
-        )
-    else:
+    options, table = problem.options, problem.table()
+    n, common = table.used.size, options.for_search()
+    if path is None and options.penalty != "farthest-first":
         penalty = options.penalty
-        space = replace(space, price=replace(space.price, penalty=penalty))
-        found, history = search(space, **common)
+        found, history = search(table.space(per_cluster(penalty, options.cap, n)), **common)
+        return table.result(found, history, penalty), penalty
+    number, first, centers = options.hint or 1, None, []
+    if path is None:
+        number = count_different(table.space(fixed(number, n)).X, number)
+    else:
+        number, first = path.best().number, path.best().price
+        centers = table.shifted([path.centers_at(first)])
+    cap = options.cap or n
+    number = min(number, cap)
+    found, history, penalty = search_number(
+        table.space(fixed(number, n)), number, first, max_clusters=cap, centers=centers, **common
+    )
     return table.result(found, history, penalty), penalty
 
 
-def search_fixed(rows: Problem, k: int) -> tuple[Clustering, Core | None]:
+def search_fixed(problem: Problem, k: int) -> tuple[Clustering, Core | None]:
     """The search for exactly k clusters, which cost nothing."""
 
-    def solve(rows: Problem) -> tuple[Clustering, float]:
-        table = rows.table()
+    def solve(problem: Problem) -> tuple[Clustering, float]:
+        table = problem.table()
         space = table.space(fixed(k, table.used.size))
-        found, history = search(space, **rows.options.for_search(rows.run))
+        found, history = search(space, **problem.options.for_search())
         return table.result(found, history, 0.0), 0.0
 
-    if not rows.large:
-        return solve(rows)[0], None
-    result, _, core = through_coreset(rows, solve)
+    if not problem.large:
+        return solve(problem)[0], None
+    result, _, core = through_coreset(problem, solve)
     return result, core
 
 
-def printed_rows(
-    rows: Problem,
-    path: Staircase | None,
-    source: Rows,
-    weight: np.ndarray | None,
-    solve: Callable[[float], Clustering],
-    known: dict[float, int],
-) -> tuple[Clustering, float]:
-    """A printed algorithm, at a penalty or at one that gives the number that was chosen.
-
-    `source` and `weight`: the rows in the order in which they are visited. `known`: how many
-    clusters were found at which penalty, before a fit was interrupted.
-    """
-    penalty, args = rows.options.penalty, (source, weight)
-    if path is not None:
-        number = path.best().number
-        first = first_gap(*args, number, rows.run, unit=rows.unit)
-        penalty, result = printed_number(solve, lambda found: found.k, number, first, known)
-        return result, penalty
-    if penalty == "farthest-first":
-        penalty = largest_gap(*args, rows.options.hint or 1, rows.run, unit=rows.unit)
-    return solve(penalty), penalty
-
-
 def through_coreset(
-    rows: Problem, solve: Solve, one_pass: Pass | None = None
+    problem: Problem, solve: Solve, *, opens: bool = False
 ) -> tuple[Clustering, float, Core]:
-    """1. to 5.; `one_pass` is that of the algorithm at a penalty (None: the number stays)."""
-    options = rows.options
-    found, penalty, size, cost = search_core(rows, solve)  # 1., 2.
+    """1. to 5. With `opens` the penalty decides the number, otherwise the number stays."""
+    cap = problem.options.cap
+    found, penalty, size, cost = search_core(problem, solve)  # 1., 2.
 
-    partition, centers = rows.start(), found.centers
+    partition, centers = Partition(problem.rows, problem.frame), found.centers
     partition.assign(centers)  # 3.
     error = cost / partition.sse - 1.0 if partition.sse > 0 else 0.0
-    if one_pass is not None:
-        centers = merge(partition, centers, penalty, options.cap)  # 4.
-        partition = partition if len(centers) == found.k else rows.start()
-    result = settle(partition, centers, penalty, options.cap, one_pass or lloyd_pass)  # 5.
+    if opens:
+        centers = merge(partition, centers, penalty, cap)  # 4.
+        if len(centers) != found.k:
+            partition = Partition(problem.rows, problem.frame)
+    result = settle(partition, centers, penalty, cap, opens)  # 5.
     return result, penalty, Core(size, float(error))
 
 
-def search_core(rows: Problem, solve: Solve) -> tuple[Clustering, float, int, float]:
+def search_core(problem: Problem, solve: Solve) -> tuple[Clustering, float, int, float]:
     """1. and 2.: what was found and its penalty; how many rows it had, and its squared error."""
-    d = rows.X.shape[1]
+    d, unit = problem.rows.d, problem.rows.unit
     m = int(np.clip(CORE_VALUES // d, *CORE_ROWS))
     most = max(m, DISK_VALUES // d)
     while True:
-        core = rows.core(m)
-        frame = measure_to_fit(Rows(core.X), core.weight, rows.run)
-        small = Problem(core.X, core.weight, frame, rows.options, rows.run, rows.unit)
-        found, penalty = solve(small)
+        core = problem.core(m)
+        frame = measure_to_fit(Rows(core.X, weight=core.weight))
+        rows = Rows(core.X, unit=unit, weight=core.weight)
+        found, penalty = solve(Problem(rows, frame, problem.options))
         if found.k * PER_CLUSTER <= m or m == most:
             break
         m = min(4 * m, most)
-    partition = small.start()
+    partition = Partition(rows, frame)
     partition.assign(found.centers)
-    return found, penalty, len(core.rows), partition.sse
+    return found, penalty, rows.n, partition.sse
 
 
 def merge(partition: Partition, centers: np.ndarray, penalty: float, cap: int | None) -> np.ndarray:
@@ -224,23 +209,19 @@ def merge(partition: Partition, centers: np.ndarray, penalty: float, cap: int | 
     return centers if k == len(centers) else means(now, weights, group, k, partition.unit)[0]
 
 
-def lloyd_pass(
-    partition: Partition, centers: np.ndarray, penalty: float, cap: int | None
-) -> np.ndarray:
-    """5. For a number: nearest centres, then means; a cluster without rows goes."""
-    partition.assign(centers)
-    return partition.filled_means(centers)
-
-
 def settle(
-    partition: Partition, centers: np.ndarray, penalty: float, cap: int | None, one_pass: Pass
+    partition: Partition, centers: np.ndarray, penalty: float, cap: int | None, opens: bool
 ) -> Clustering:
     """5. Passes while they gain something; clusters from the heaviest to the lightest."""
     history: list[float] = []
-    stage = Stage("passes over all rows", PASSES)
+    n, stage = partition.rows.n, Stage("passes over all rows", PASSES)
     for n_iter in range(1, PASSES + 1):
         stage.at(n_iter)
-        centers = one_pass(partition, centers, penalty, cap)
+        if opens:
+            centers, _ = assign_or_open(partition, centers, penalty, cap or n + 1, n)
+        else:
+            partition.assign(centers)
+        centers = partition.filled_means(centers)
         history.append(partition.sse + penalty * len(centers))
         if n_iter > 1 and history[-2] - history[-1] <= GAIN * history[-1]:
             break

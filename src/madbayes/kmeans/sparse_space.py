@@ -18,9 +18,9 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from madbayes._partition.lloyd import lloyd_passes, nearest
+from madbayes._partition.lloyd import LloydRows, lloyd, nearest
 from madbayes._partition.ward import merge_sums_below, ward_tree_of_sums
-from madbayes._rows.threads import Run, patient, serial
+from madbayes._rows.threads import patient
 from madbayes._search.division import Division, without_gaps
 from madbayes._search.price import Price
 from madbayes._search.space import Step
@@ -37,7 +37,6 @@ class SparseSpace:
     X: Any
     w: np.ndarray
     price: Price
-    run: Run = serial
     unit: bool = False
 
     neighbours = 6  # a relaxation costs more here than among dense rows
@@ -83,7 +82,7 @@ class SparseSpace:
         return 2.0 * np.sqrt(length2) if self.unit else length2 / weights
 
     def settle(self, centers: np.ndarray) -> Division:
-        return self.division(nearest(self.X, centers, self.run))
+        return self.division(nearest(self.X, centers))
 
     def part(self, rows: np.ndarray, cap: int) -> "SparseSpace":
         price = self.price.part(min(cap, len(rows)))
@@ -158,7 +157,7 @@ class SparseSpace:
         """m small clusters after the merges that pay; and m, less where rows are equal."""
         some = np.sort(rng.permutation(self.n)[: 4000 + 8 * m])
         seeds = self.part(some, self.n).draw(min(m, self.n), rng)
-        labels = lloyd_passes(self.X, seeds, self.w, 3, self.run, self.unit)[0]
+        labels = lloyd(self.X, seeds, self.w, 3, unit=self.unit)[0]
         return self.merge(self.division(labels)), len(seeds)
 
     # 2. Combinations
@@ -198,8 +197,8 @@ class SparseSpace:
         return self._lloyd(now, 0.0)
 
     def _lloyd(self, now: Division, gain: float) -> Division:
-        how = self.run, self.unit, None, gain, True
-        found = lloyd_passes(self.X, now.centers, self.w, 300, *how)
+        rows = LloydRows(self.X, self.w, self.unit)
+        found = rows.lloyd(now.centers, 300, gain, ahead=True)
         return self.division(found[0])
 
     def move_rows(self, now: Division) -> Division:
@@ -222,7 +221,7 @@ class SparseSpace:
         """As `DenseSpace.stable_penalties`."""
         saved = 0.0
         for rows in now.rows():
-            one = replace(self, X=self.X[rows], w=self.w[rows], price=Price(0.0, 2), run=serial)
+            one = replace(self, X=self.X[rows], w=self.w[rows], price=Price(0.0, 2))
             if one.n > 1:
                 whole = one.division(np.zeros(one.n, np.int64)).objective
                 saved = max(saved, whole - one.relax(one.draw(2, rng))[1])

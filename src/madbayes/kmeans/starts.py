@@ -23,11 +23,11 @@ def first_centers(
     init: Any, X: Any, partition: Partition, k: int, random_state: np.random.RandomState
 ) -> np.ndarray:
     """The centres that `init` draws, makes or is."""
-    d, unit = partition.source.d, partition.unit
+    d, unit = partition.rows.d, partition.unit
     if isinstance(init, str):
         check_choice("init", init, "k-means++", "random")
         draw = random_rows if init == "random" else kmeans_plus_plus
-        return draw(*partition.spread(k), k, random_state, partition.run)
+        return draw(partition.spread(k), k, random_state)
     given = init(X, k, random_state) if callable(init) else init
     centers = np.array(given, dtype=np.float64, order="C")
     if centers.shape != (k, d):

@@ -64,8 +64,8 @@ class MedoidsMixin(CentersMixin):
     def _to_medoids(self, X: Any) -> np.ndarray:
         if self.metric == "precomputed":
             return np.ascontiguousarray(X[:, self.medoid_indices_])
-        with workers(self.n_jobs) as run:
-            return to_points(X, self.cluster_centers_, self.metric, self._metric_params, run)
+        with workers(self.n_jobs):
+            return to_points(X, self.cluster_centers_, self.metric, self._metric_params)
 
     def _store_medoids(self, X: Any, medoids: np.ndarray) -> None:
         self.medoid_indices_ = medoids

@@ -13,7 +13,7 @@ from madbayes._partition.seeding import squared_distances
 from madbayes._rows.checks import check_rows
 from madbayes._rows.frame import measure_to_fit
 from madbayes._rows.rows import Rows, segments
-from madbayes._rows.threads import Run
+from madbayes._rows.threads import together
 from madbayes.medoids.medoid_kernels import symmetric
 
 Metric = str | Callable[[np.ndarray, np.ndarray], float]
@@ -76,7 +76,7 @@ def in_order(X: Any) -> Any:
     return X if sp.issparse(X) else np.ascontiguousarray(X)
 
 
-def matrix(X: Any, metric: Metric, params: dict[str, Any], run: Run) -> np.ndarray:
+def matrix(X: Any, metric: Metric, params: dict[str, Any]) -> np.ndarray:
     """D[c, i]: the dissimilarity of row i to row c; read-only, C order, float32 or float64."""
     n = X.shape[0]
     if metric == "precomputed":
@@ -95,7 +95,7 @@ def matrix(X: Any, metric: Metric, params: dict[str, Any], run: Run) -> np.ndarr
     if not is_direct(metric):
         X = in_order(X)
         return frozen(checked(pairwise_distances(X, metric=metric, **params), metric))
-    measure_to_fit(source, None, run)  # refuses what would over- or underflow
+    measure_to_fit(source)  # refuses what would over- or underflow
     D = np.empty((n, n), dtype=source.dtype)
 
     def partial(first: int) -> None:
@@ -104,7 +104,7 @@ def matrix(X: Any, metric: Metric, params: dict[str, Any], run: Run) -> np.ndarr
         D[chosen, first:] = part
         D[first:, chosen] = part.T
 
-    run(partial, range(0, n, POINTS))
+    together(partial, range(0, n, POINTS))
     return frozen(checked(D, metric))
 
 
@@ -115,9 +115,7 @@ def part(X: Any, rows: np.ndarray, metric: Metric) -> Any:
     return X[np.ix_(rows, rows)] if metric == "precomputed" else X[rows]
 
 
-def to_points(
-    X: Any, points: np.ndarray, metric: Metric, params: dict[str, Any], run: Run
-) -> np.ndarray:
+def to_points(X: Any, points: np.ndarray, metric: Metric, params: dict[str, Any]) -> np.ndarray:
     """(n, m) dissimilarities of the rows of X to m points."""
     unit = metric == "cosine"
     source = Rows(X, unit=unit)
@@ -132,7 +130,7 @@ def to_points(
             last = min(first + 1024, cut[1])
             out[first:last] = direct(source, first, last, points, metric).T
 
-    run(partial, segments(source.n, 1))
+    together(partial, segments(source.n, 1))
     return checked(out, metric)
 
 

@@ -201,8 +201,8 @@ class DPMedoids(MedoidsMixin):
         counted = part(X, used, self.metric)
         self._metric_params = check_params(counted, self.metric, self.metric_params)
         w = np.ones(used.size) if weight is None else weight[used]
-        with workers(self.n_jobs) as run:
-            D = matrix(counted, self.metric, self._metric_params, run)
+        with workers(self.n_jobs):
+            D = matrix(counted, self.metric, self._metric_params)
             check_total(D, w)
             result, penalty, path = self._solve(D, w, options)
             rows = by_size(D, w, result.rows) if self.algorithm == "search" else result.rows

@@ -188,8 +188,8 @@ class KMedoids(MedoidsMixin):
         first = self._given_rows(k, used)
         counted = part(X, used, self.metric)
         self._metric_params = check_params(counted, self.metric, self.metric_params)
-        with workers(self.n_jobs) as run:
-            D = matrix(counted, self.metric, self._metric_params, run)
+        with workers(self.n_jobs):
+            D = matrix(counted, self.metric, self._metric_params)
             w = np.ones(used.size) if weight is None else weight[used]
             check_total(D, w)
             best = self._solve(D, w, k, first, options)

@@ -23,9 +23,8 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from scipy.optimize import linear_sum_assignment
 
-from madbayes._partition.lloyd import lloyd_passes, nearest
+from madbayes._partition.lloyd import lloyd, nearest
 from madbayes._rows.rows import unit_rows
-from madbayes._rows.threads import Run
 from madbayes._search.number import search_number
 from madbayes._search.price import per_cluster
 from madbayes.howmany.path import find_path
@@ -66,7 +65,7 @@ class Summary:
             self.sample, self.points, self.centers = (np.empty((0, self.d)) for _ in range(3))
 
 
-def add_rows(summary: Summary, X: np.ndarray, weight: np.ndarray, run: Run) -> None:
+def add_rows(summary: Summary, X: np.ndarray, weight: np.ndarray) -> None:
     """1. Rows of positive weight, dense and in float64 (of length 1 with `unit`)."""
     first = 0
     while first < len(X):
@@ -88,7 +87,7 @@ def add_rows(summary: Summary, X: np.ndarray, weight: np.ndarray, run: Run) -> N
         summary.seen += len(rows)
         first += len(rows)
         if len(summary.points) - summary.n_small >= BUFFER:
-            reduce(summary, run)
+            reduce(summary)
 
 
 def keep_sample(summary: Summary, rows: np.ndarray, w: np.ndarray, keys: np.ndarray) -> None:
@@ -104,11 +103,11 @@ def keep_sample(summary: Summary, rows: np.ndarray, w: np.ndarray, keys: np.ndar
     summary.keys = keys[keep]
 
 
-def reduce(summary: Summary, run: Run) -> None:
+def reduce(summary: Summary) -> None:
     """1. Fewer small clusters; the centres follow."""
     size = max(SMALL, PER_CLUSTER * len(summary.centers))
     P, w = summary.points, summary.weights
-    labels, _, _ = lloyd_passes(P, draw(P, w, size, summary.rng), w, 2, run, summary.unit)
+    labels, _, _ = lloyd(P, draw(P, w, size, summary.rng), w, 2, unit=summary.unit)
     _, labels = np.unique(labels, return_inverse=True)
     weights = np.bincount(labels, w)
     sums = np.zeros((len(weights), summary.d))
@@ -122,7 +121,7 @@ def reduce(summary: Summary, run: Run) -> None:
         summary.within += float(w @ ((P - means[labels]) ** 2).sum(axis=1))
     summary.points, summary.weights, summary.n_small = means, weights, len(means)
     if len(summary.centers):
-        found = lloyd_passes(means, summary.centers, weights, 3, run, summary.unit)[1]
+        found = lloyd(means, summary.centers, weights, 3, unit=summary.unit)[1]
         if len(found) == len(summary.centers):
             summary.centers = found
 
@@ -136,27 +135,24 @@ def is_due(summary: Summary) -> bool:
 
 
 def refresh(
-    summary: Summary, max_clusters: int | None, hint: int | None, effort: float, run: Run
+    summary: Summary, max_clusters: int | None, hint: int | None, effort: float
 ) -> tuple[Staircase, float, float]:
     """2. and 3. The path, the penalty, and the squared error over the summary."""
     # While the sample holds all rows, their weights count; later it was drawn by them.
     whole = summary.seen <= SAMPLE and not summary.half_life
     weight = summary.sample_weight if whole else None
-    path = find_path(
-        summary.sample, weight, max_clusters, hint, summary.rng, run, unit=summary.unit
-    )
+    path = find_path(summary.sample, weight, max_clusters, hint, summary.rng, unit=summary.unit)
     choice = path.best()
     scale = 1.0 if whole else summary.total / len(summary.sample)
     P, w = summary.points, summary.weights
     offset = np.zeros(summary.d) if summary.unit else np.average(P, axis=0, weights=w)
-    space = DenseSpace(P - offset, w, per_cluster(1.0, max_clusters, len(P)), run, summary.unit)
+    space = DenseSpace(P - offset, w, per_cluster(1.0, max_clusters, len(P)), summary.unit)
     found, _, penalty = search_number(
         space,
         choice.number,
         choice.price * scale,
         max_clusters=max_clusters,
         random_state=summary.rng,
-        run=run,
         effort=effort,
         centers=[path.centers_at(choice.price) - offset],
     )

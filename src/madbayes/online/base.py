@@ -114,12 +114,12 @@ class OnlineMixin(CentersMixin, ABC):
         permutation: np.ndarray | None = None,
     ) -> tuple[np.ndarray, float]:
         rule, options = self._rule(), self._options()
-        source = Rows(X, permutation, unit=rule.unit)
-        weight = np.ones(source.n) if weight is None else np.array(weight)
+        weight = np.ones(X.shape[0]) if weight is None else np.array(weight)
         weight = weight if permutation is None else weight[permutation]
+        source = Rows(X, permutation, unit=rule.unit, weight=weight)
         labels, error = np.empty(source.n, np.int64), 0.0
-        with workers(1) as run:
-            frame = measure_to_fit(source, weight, run)
+        with workers(1):
+            frame = measure_to_fit(source)
             if not rule.unit:
                 check_reach(stream.centers[: stream.k], frame, source.d)
             for a, b, block in source.blocks(0, source.n):

@@ -207,18 +207,19 @@ class OnlineDPMeans(OnlineMixin):
         if not hasattr(self, "_summary"):
             seed = np.random.RandomState(options.random_state.randint(2**31 - 1))
             self._summary = Summary(X.shape[1], self._unit, self._steps()[1], seed)
-        source, order = Rows(X, unit=self._unit), order[weight[order] > 0]
+        source = Rows(X, unit=self._unit, weight=weight)
+        order = order[weight[order] > 0]
         step = rows_at_once(source.d)
-        with workers(self.n_jobs) as run:
-            measure_to_fit(source, weight, run)  # complains about values that cannot be squared
+        with workers(self.n_jobs):
+            measure_to_fit(source)  # complains about values that cannot be squared
             for a in range(0, len(order), step):
                 rows = order[a : a + step]
-                add_rows(self._summary, source.take(rows), weight[rows], run)
+                add_rows(self._summary, source.take(rows), weight[rows])
 
     def _bring_up_to_date(self, options: Options, X: Any) -> None:
-        with workers(self.n_jobs) as run:
+        with workers(self.n_jobs):
             path, self.penalty_, _ = refresh(
-                self._summary, options.cap, options.hint, options.effort, run
+                self._summary, options.cap, options.hint, options.effort
             )
         keep_choice(self, path, len(self._summary.centers), self.penalty_)
         self._publish_summary(X)
@@ -229,8 +230,8 @@ class OnlineDPMeans(OnlineMixin):
         self.cluster_ids_ = summary.ids.copy()
         self.n_clusters_ = len(summary.centers)
         self.n_samples_seen_ = summary.seen
-        with workers(1) as run:
-            labels = nearest(summary.points, summary.centers, run)
+        with workers(1):
+            labels = nearest(summary.points, summary.centers)
         self.counts_ = np.bincount(labels, summary.weights, minlength=self.n_clusters_)
         self.__dict__.pop("novelty_quantiles_", None)  # made anew when it is asked for
 
@@ -253,9 +254,9 @@ class OnlineDPMeans(OnlineMixin):
         if options.penalty != "farthest-first":
             self.penalty_ = options.penalty
         elif stream is None:
-            with workers(self.n_jobs) as run:
-                source = Rows(X, unit=self._unit)
-                self.penalty_ = largest_gap(source, weight, options.hint or 1, run, unit=self._unit)
+            with workers(self.n_jobs):
+                source = Rows(X, unit=self._unit, weight=weight)
+                self.penalty_ = largest_gap(source, options.hint or 1)
         return stream or Stream.empty(min(16, self._rule().cap), X.shape[1])
 
     def _rule(self) -> Rule:

@@ -9,7 +9,6 @@ from sklearn.utils import check_random_state
 
 from madbayes._partition.seeding import kmeans_plus_plus
 from madbayes._rows.checks import check_choice, check_count
-from madbayes._rows.frame import NO_WEIGHT
 from madbayes._rows.rows import Rows
 from madbayes._rows.threads import workers
 from madbayes.online.base import OnlineMixin
@@ -137,14 +136,9 @@ class OnlineKMeans(OnlineMixin):
                     f"n_clusters={k} must be <= n_samples={X.shape[0]}: init='k-means++' draws "
                     "that many rows. Begin with a larger block, or use init='first'."
                 )
-            with workers(self.n_jobs) as run:
-                centers = kmeans_plus_plus(
-                    Rows(X),
-                    NO_WEIGHT if weight is None else weight,
-                    k,
-                    check_random_state(self.random_state),
-                    run,
-                )
+            with workers(self.n_jobs):
+                rng = check_random_state(self.random_state)
+                centers = kmeans_plus_plus(Rows(X, weight=weight), k, rng)
         else:
             centers = np.array(self.init, dtype=np.float64)
         if centers.shape != (k, d):

@@ -24,9 +24,9 @@ import numpy as np
 
 from madbayes._partition.moves import TOL
 from madbayes._partition.ward import merge_below
-from madbayes._rows.frame import NO_WEIGHT, power_of_two
+from madbayes._rows.frame import power_of_two
 from madbayes._rows.reservoir import Reservoir
-from madbayes._rows.rows import DIRECT_COLUMNS
+from madbayes._rows.rows import DIRECT_COLUMNS, NO_WEIGHT
 from madbayes._rows.threads import patient
 from madbayes.online.stream_kernels import follow_rows
 

@@ -1,4 +1,4 @@
-"""Dask's tasks, and its troubles in words.
+"""Functions mapped over shares of rows where Dask has them, and its troubles in words.
 
 Everything here is built from `dask.delayed`, so any scheduler will do: threads of this process, or
 the workers of the active client. What `keep` returns stays where it was computed; if a worker dies,
@@ -6,16 +6,19 @@ the scheduler computes it again from what it was computed from, which is why tas
 their arguments.
 """
 
+import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import accumulate
 from typing import Any
 
 import dask
 from dask import delayed
 from dask.base import get_scheduler
 
-from madbayes._rows.rows import MAX_SEGMENTS
-from madbayes._rows.threads import count_jobs
+from madbayes._rows.executor import MAX_SEGMENTS
+from madbayes._rows.rows import overlaps
+from madbayes._rows.threads import count_jobs, workers
 
 LARGE_GRAPH = "distributed.admin.large-graph-warning-threshold"  # centres are part of it
 
@@ -27,6 +30,86 @@ class Lost(RuntimeError):
 def task(function: Callable[..., Any], *args: Any) -> Any:
     """`function(*args)`, later and elsewhere; arguments may be other tasks."""
     return delayed(function, pure=False)(*args)
+
+
+def work(function: Callable[..., Any], *args: Any) -> Any:
+    """The same for the functions of an algorithm, under their name, each in one thread."""
+    key = f"{getattr(function, '__name__', 'work')}-{uuid.uuid4().hex}"
+    return delayed(in_one_thread, pure=False)(function, *args, dask_key_name=key)
+
+
+def in_one_thread(function: Callable[..., Any], *args: Any) -> Any:
+    with workers(1):
+        return function(*args)
+
+
+def on_a_copy(function: Callable[..., Any], share: Any, state: Any, *args: Any) -> Any:
+    """`function` may write into the state that it is given."""
+    with workers(1):
+        return function(share, state.copy(), *args)
+
+
+class Workers:
+    """The `Executor` of Dask tables."""
+
+    remote = True
+
+    def map(self, function: Callable[..., Any], *columns: Sequence[Any], args: tuple = ()) -> list:
+        return keep([work(function, *each, *args) for each in zip(*columns, strict=True)])
+
+    def change(
+        self, function: Callable[..., Any], shares: Sequence[Any], states: Sequence[Any], *args: Any
+    ) -> list:
+        tasks = []
+        for each in zip(shares, states, strict=True):
+            key = f"{function.__name__}-{uuid.uuid4().hex}"
+            task = delayed(on_a_copy, pure=False)
+            tasks.append(task(function, *each, *args, dask_key_name=key))
+        return keep(tasks)
+
+    def ask(self, function: Callable[..., Any], *columns: Sequence[Any], args: tuple = ()) -> list:
+        return fetch([work(function, *each, *args) for each in zip(*columns, strict=True)])
+
+    def once(self, function: Callable[..., Any], *args: Any) -> Any:
+        return keep([work(function, *args)])[0]
+
+    def fetch(self, results: Sequence[Any]) -> list:
+        return fetch(results)
+
+    def fold(
+        self, function: Callable[..., Any], total: Any, *columns: Sequence[Any], every: bool = False
+    ) -> list:
+        totals = [total]
+        for each in zip(*columns, strict=True):
+            totals.append(work(function, totals[-1], *each))
+        return fetch(totals[1:] if every else totals[-1:])
+
+    def tree(
+        self,
+        leaf: Callable[..., Any],
+        merge: Callable[..., Any],
+        states: Sequence[Any],
+        sizes: Sequence[int],
+        *args: Any,
+    ) -> Any:
+        """Values of segments meet on the workers, in the order in which one machine adds them."""
+        level = [work(leaf, state, *args) for state in states]
+        ends = list(accumulate(sizes))
+        spans = list(zip([0, *ends], ends, strict=False))
+        while (n := spans[-1][1]) > 1:
+            nodes = [(i, min(n, i + MAX_SEGMENTS)) for i in range(0, n, MAX_SEGMENTS)]
+            parts = [[(level[s], a, b) for s, a, b in each] for each in overlaps(spans, nodes)]
+            level = [work(merge_parts, merge, each) for each in parts]
+            spans = [(i, i + 1) for i in range(len(nodes))]
+        return fetch(level)[0][0]
+
+
+def merge_parts(merge: Callable[..., Any], parts: list[tuple[list[Any], int, int]]) -> list[Any]:
+    """One inner node of a tree: `merge` of items a to b of some lists."""
+    return [merge([item for items, a, b in parts for item in items[a:b]])]
+
+
+ON_WORKERS = Workers()
 
 
 def keep(tasks: Sequence[Any]) -> list[Any]:

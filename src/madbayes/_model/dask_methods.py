@@ -7,8 +7,8 @@ import dask.array as da
 import numpy as np
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from madbayes.distributed.input import as_array, load, spread_weight
-from madbayes.distributed.tasks import fetch, same, task
+from madbayes._rows.dask_executor import fetch, same, task
+from madbayes._rows.dask_input import as_array, load, spread_weight
 
 
 def blocks_of(model: Any, X: Any) -> tuple[list[Any], tuple[int, ...], Any, Any]:

@@ -1,5 +1,6 @@
 """From what the user gave to a checked table: arrays and data frames of any chunks, and weights."""
 
+import warnings
 from itertools import pairwise
 from typing import Any
 
@@ -8,29 +9,24 @@ import numpy as np
 from sklearn.utils.validation import validate_data
 
 from madbayes._rows.checks import DTYPES, HEAVIEST
-from madbayes._rows.frame import NO_WEIGHT
-from madbayes._rows.rows import Rows, segments
-from madbayes.distributed.local import Share
-from madbayes.distributed.table import (
+from madbayes._rows.dask_executor import fetch, keep, lanes, remote, task
+from madbayes._rows.dask_table import (
     SHARE_BYTES,
-    Cut,
-    SpreadTable,
+    DaskRows,
     bundle,
     local_cuts,
-    overlaps,
+    make_share,
     part,
 )
-from madbayes.distributed.tasks import fetch, keep, lanes, remote, task
+from madbayes._rows.rows import NO_WEIGHT, Cut, Rows, Share, overlaps, segments
 
 
-def spread_table(
-    model: Any, X: Any, sample_weight: Any = None, *, reset: bool = True
-) -> SpreadTable:
+def open_dask(model: Any, X: Any, sample_weight: Any = None, *, unit: bool = False) -> DaskRows:
     """X and the weights, checked, in segments. `model` learns the number and names of columns."""
     names = None if hasattr(X, "chunks") else X._meta
     X, chunks = as_array(X)
     head = np.empty((0, X.shape[1])) if names is None else names
-    validate_data(model, head, reset=reset, skip_check_array=True)
+    validate_data(model, head, skip_check_array=True)
     n = X.shape[0]
     if n == 0:
         raise ValueError(
@@ -48,7 +44,7 @@ def spread_table(
     parts = overlaps([(int(a), int(b)) for a, b in pairwise(starts)], spans)
     shares = [
         task(
-            *(make_share, local_cuts(cuts, span), weight),
+            *(first_share, local_cuts(cuts, span), span[0], weight),
             *(task(part, loaded[s], a, b) for s, a, b in each),
         )
         for span, weight, each in zip(spans, weights, parts, strict=True)
@@ -58,12 +54,51 @@ def spread_table(
         fetch([task(len, share) for share in shares])  # complaints about X come first
     kept = Rows(np.empty((1, 1), dtype)).dtype
     weighted = sample_weight is not None
-    return SpreadTable(shares, spans, cuts, n, X.shape[1], kept, chunks, weighted)
+    table = DaskRows(shares, spans, cuts, n, X.shape[1], kept, chunks, weighted)
+    return weight_directions(table) if unit else table
 
 
-def make_share(cuts: list[Cut], weight: np.ndarray, *parts: np.ndarray) -> Share:
-    rows = parts[0] if len(parts) == 1 else np.concatenate(parts)
-    return Share(np.ascontiguousarray(rows), weight, cuts, False)
+def first_share(cuts: list[Cut], start: int, weight: np.ndarray, *parts: np.ndarray) -> Share:
+    X = parts[0] if len(parts) == 1 else np.concatenate(parts)
+    return make_share(X, weight, cuts, start, False)
+
+
+# metric="cosine": rows of zeros have no direction, so their weight becomes 0
+
+
+def weight_directions(table: DaskRows) -> DaskRows:
+    """`_rows.checks.weight_of_directions`."""
+    zero = table.executor.ask(zeros, table.shares)
+    number = sum(each.size for each in zero)
+    if number == table.n:
+        raise ValueError(
+            "all rows of X are zeros: they have no direction, so metric='cosine' cannot compare "
+            "them."
+        )
+    if number:
+        s = next(s for s, each in enumerate(zero) if each.size)
+        warnings.warn(
+            f"{number} rows of X are all zeros (the first is row {table.spans[s][0] + zero[s][0]})"
+            ": they have no direction, so they are left out of the fit and get the label 0.",
+            stacklevel=5,
+        )
+    weighted = table.weighted or number > 0
+    every = [weighted] * len(zero)
+    return table.change(of_directions, zero, every, weighted=weighted, unit=True)
+
+
+def zeros(share: Share) -> np.ndarray:
+    """Rows without a direction."""
+    return np.flatnonzero(~share.rows.X.any(axis=1))
+
+
+def of_directions(share: Share, zero: np.ndarray, weighted: bool) -> Share:
+    """Rows of length 1, zeros without weight."""
+    weight = share.weight
+    if weighted:
+        weight = share.weights().copy()
+        weight[zero] = 0.0
+    return make_share(share.rows.X, weight, share.cuts, share.start, True)
 
 
 def as_array(X: Any) -> tuple[Any, tuple[int, ...]]:

@@ -1,0 +1,232 @@
+"""What happens to the rows of a share of a feature model, as functions: (share, state, …) → state.
+
+The state of a share is a `Held`: Z and the errors of its rows. `Allocation` maps these functions
+over the shares of a table, in threads or where Dask has the rows. `one_pass` writes into the state
+that it is given (an executor that needs it unchanged hands over a copy); the others leave it alone.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from madbayes._rows.blocks import rows_at_once
+from madbayes._rows.rows import Cut, Rows, Share
+from madbayes.features import row_kernels as kernels
+from madbayes.features.birth_kernels import grow_seeds, paper_rows
+from madbayes.features.bounds import UNBOUND, Bounds, diagonal_part
+from madbayes.features.collapsed_kernels import DONE, OPEN
+from madbayes.features.row_kernels import EXACT, SOME
+from madbayes.features.sum_kernels import Sums
+from madbayes.features.sums import NO_SUMS, NODE, meet, sums_for
+from madbayes.features.tree_kernels import triangle
+
+FEW_ROWS = 500  # whose search trees cost less than the eigenvalues that could spare them
+PIECE_VALUES = 2**16  # of X, in one call of a kernel
+NO_REACH = np.empty((0, 2))
+
+Part = tuple[int, float, np.ndarray, np.ndarray, float]
+
+
+class Held(NamedTuple):
+    """What is remembered of the rows of a share."""
+
+    Z: np.ndarray  # (rows, K) uint8
+    error: np.ndarray  # ‖x_n - z_n A‖² in the last pass
+    reach: np.ndarray = NO_REACH  # see `bounds`
+    parts: tuple[Part, ...] = ()  # of each segment, what the last pass found
+
+    def copy(self) -> "Held":
+        return Held(self.Z.copy(), self.error.copy())
+
+    def rows(self, a: int, b: int, reach: np.ndarray = NO_REACH) -> "Held":
+        """Views of some rows."""
+        return Held(self.Z[a:b], self.error[a:b], reach[a:b])
+
+
+class Pass(NamedTuple):
+    """What every share is told about one pass over the rows."""
+
+    A: np.ndarray
+    how: int
+    G: np.ndarray  # AAᵀ …
+    L: np.ndarray  # … and its triangle
+    sums: Sums
+    each: float  # what comparing a row with all sums counts
+    ease: float
+    most_nodes: int
+    moved: float  # see `bounds`
+
+
+def make_pass(
+    A: np.ndarray, how: int, n: int, most_nodes: int, probe: Any, bounds: Bounds = UNBOUND
+) -> Pass:
+    """For n rows; `probe(rows)` gives some of them, and their Z."""
+    G = A @ A.T
+    L, sums, each, ease = G, NO_SUMS, 0.0, 0.0
+    if how in (EXACT, SOME) and len(A):
+        L = triangle(G)
+        if n > FEW_ROWS:
+            ease = diagonal_part(G)
+        sums, each = sums_for(A, n, most_nodes, (G, L, ease), probe, bounds)
+    return Pass(A, how, G, L, sums, each, ease, most_nodes, bounds.moved)
+
+
+def pieces(rows: Rows, cut: Cut) -> Iterable[tuple[int, int, np.ndarray]]:
+    """Rows in float64, few enough at a time to stay in the cache."""
+    if not rows.kept:
+        return read_pieces(rows, cut)
+    if cut not in rows.views:
+        rows.views[cut] = list(read_pieces(rows, cut))
+    return rows.views[cut]
+
+
+def read_pieces(rows: Rows, cut: Cut) -> Iterator[tuple[int, int, np.ndarray]]:
+    step = rows_at_once(rows.d, PIECE_VALUES)
+    for a, b, block in rows.blocks(*cut):
+        for i in range(a, b, step):
+            piece = block[i - a : min(b, i + step) - a].astype(np.float64, copy=False)
+            piece.flags.writeable = False  # one compiled version for all
+            yield i, min(b, i + step), piece
+
+
+# Passes
+
+
+def one_pass(share: Share, held: Held, told: Pass) -> Held:
+    """Of each segment: changes, squared error, ZᵀWZ, ZᵀW(X - ZA), and what it cost beyond a pass
+    that only measures."""
+    parts, (K, d), first = [], told.A.shape, share.first
+    for cut in share.cuts:
+        changed, rss, cost = 0, 0.0, (cut[1] - cut[0]) * told.each
+        S, T = np.zeros((K, K)), np.zeros((K, d))
+        for i, j, X in pieces(share.rows, cut):
+            here = slice(i - first, j - first)
+            Z, reach = held.Z[here], held.reach[here]
+            met = meet(X, Z, told.A, told.sums, told.how == SOME, reach, told.moved)
+            flips, error, nodes = kernels.allocate(
+                *(X, share.rows.weight[i:j], Z, told.A, told.G, told.L, told.sums.plain, met),
+                *(told.ease, told.most_nodes, told.how, reach, told.moved, held.error[here]),
+                *(S, T),
+            )
+            changed, rss, cost = changed + flips, rss + error, cost + nodes * NODE
+        parts.append((changed, rss, S, T, cost))
+    return held._replace(parts=tuple(parts))
+
+
+def pass_of_its_own(share: Share, held: Held, A: np.ndarray, how: int, most_nodes: int) -> Held:
+    """The same for a share that is not in this process: it prepares the pass for its own rows."""
+
+    def probe(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        return share.rows.take(share.first + rows), held.Z[rows]
+
+    told = make_pass(A, how, len(held.Z), most_nodes, probe)
+    return one_pass(share, held, told)
+
+
+def rows_in_turn(
+    share: Share, held: Held, A: np.ndarray, penalty: float, cap: int
+) -> tuple[Held, np.ndarray, int]:
+    """BP-means step 1 (BKJ 3): rows in order, features with one row opened on the way.
+
+    The state, the features that were opened, and how many z changed.
+    """
+    known, Z, count = len(A), padded(held, len(A)).Z.copy(), np.zeros(1, dtype=np.int64)
+    for a, b, block in pieces(share.rows, (share.first, share.last)):
+        row, why, here = 0, OPEN, slice(a - share.first, b - share.first)
+        while why != DONE:
+            row, why = paper_rows(
+                *(block, share.rows.weight[a:b], Z[here], A, A @ A.T, row),
+                *(penalty, len(A) < cap, count),
+            )
+            if why == OPEN:
+                mine = np.arange(len(Z)) == here.start + row
+                e = block[row] - Z[here.start + row].astype(np.float64) @ A
+                Z, A = np.column_stack([Z, mine.astype(np.uint8)]), np.vstack([A, e])
+                count[0] += 1
+                row += 1
+    return Held(Z, held.error), A[known:], int(count[0])
+
+
+def grow(
+    share: Share, held: Held, A: np.ndarray, seeds: np.ndarray, everybody: bool
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Which rows are better off with each seed, how many, and the sum of their residuals."""
+    on = np.empty((len(held.Z), len(seeds)), dtype=np.uint8)
+    count, total = np.zeros(len(seeds)), np.zeros(seeds.shape)
+    for cut in share.cuts:
+        for i, j, X in pieces(share.rows, cut):
+            here = slice(i - share.first, j - share.first)
+            weight = share.rows.weight[i:j]
+            grow_seeds(X, weight, held.Z[here], A, seeds, everybody, on[here], count, total)
+    return on, count, total
+
+
+def nearer(share: Share, held: Held, A: np.ndarray, a: np.ndarray) -> np.ndarray:
+    """The rows that are better off with `a` added to what they have."""
+    return grow(share, held, A, a[None], False)[0][:, 0]
+
+
+# Other features
+
+
+def nothing(share: Share, K: int) -> Held:
+    """No row has any of K features."""
+    m = share.last - share.first
+    return Held(np.zeros((m, K), np.uint8), np.zeros(m))
+
+
+def everybody(held: Held) -> np.ndarray:
+    """A feature that all rows have."""
+    return np.ones(len(held.Z), np.uint8)
+
+
+def with_more(held: Held, z: np.ndarray) -> Held:
+    return Held(np.column_stack([held.Z, z.astype(np.uint8)]), held.error)
+
+
+def with_columns(held: Held, columns: np.ndarray) -> Held:
+    return Held(np.ascontiguousarray(held.Z[:, columns]), held.error)
+
+
+def padded(held: Held, K: int) -> Held:
+    """With columns of features that no row of the share has."""
+    more = K - held.Z.shape[1]
+    if not more:
+        return held
+    return Held(np.column_stack([held.Z, np.zeros((len(held.Z), more), np.uint8)]), held.error)
+
+
+# Questions
+
+
+def parts_of(held: Held) -> tuple[Part, ...]:
+    return held.parts
+
+
+def z_of(held: Held) -> np.ndarray:
+    return held.Z
+
+
+def column_sums(share: Share, held: Held) -> np.ndarray:
+    return held.Z.T @ share.weights()
+
+
+def rows_with_z(share: Share, held: Held, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    return share.rows.take(share.first + rows), held.Z[rows]
+
+
+def add_errors(total: float, share: Share, held: Held) -> float:
+    """`total` and the errors of the rows, added one after the other."""
+    return float(np.cumsum(np.r_[total, errors(share, held)])[-1])
+
+
+def places_of(total: float, share: Share, held: Held, at: np.ndarray) -> np.ndarray:
+    """The rows of the table whose errors take the sum beyond each of `at`."""
+    reached = np.cumsum(np.r_[total, errors(share, held)])[1:]
+    rows = np.minimum(np.searchsorted(reached, at, side="right"), len(reached) - 1)
+    return share.start + share.first + rows
+
+
+def errors(share: Share, held: Held) -> np.ndarray:
+    return held.error * share.weight if share.rows.weighted else held.error
