@@ -222,9 +222,9 @@ def test_columns_of_parquet_that_are_not_plain_numbers(run, tmp_path):
     pq.write_table(table, tmp_path / "t.parquet")
     got = run(tmp_path / "t.parquet")
     assert got.code == 0, got.stderr
-    assert "left out kind: it holds categories" in got.stderr
-    assert "left out vector: it holds values of type list" in got.stderr
-    assert list(labels_of(run.out / "centers.csv")[0])[2:] == ["half", "money"]
+    assert "used as categories: kind" in got.stderr and "used as vectors: vector" in got.stderr
+    names = ["half", "money", "kind=a", "kind=b", "vector[0]", "vector[1]"]
+    assert list(labels_of(run.out / "centers.csv")[0])[2:] == names
 
 
 def test_gzipped_csv(run, tmp_path):
@@ -251,7 +251,8 @@ def test_row_numbers_and_other_columns_are_left_out_aloud(run, tmp_path):
         "left out (unnamed 0): it only counts the rows",
         "left out id: it only counts the rows",
         "left out day: it holds dates or times",
-        "left out ok: it holds true and false",
+        "used as yes or no: ok",
+        "most columns were left out (4 of 7)",
         "left out note: it is empty",
     ):
         assert piece in got.stderr
@@ -260,12 +261,13 @@ def test_row_numbers_and_other_columns_are_left_out_aloud(run, tmp_path):
 
 def test_columns_and_drop(run, tmp_path):
     file = save(tmp_path / "t.csv", 'a,b,"c,d"\n0,0,5\n0,1,5\n9,9,5\n')
-    run(file, "--columns", "b,a")
-    assert list(labels_of(run.out / "centers.csv")[0])[2:] == ["b", "a"]
-    run(file, "--drop", "b")
-    assert list(labels_of(run.out / "centers.csv")[0])[2:] == ["a", "c,d"]
+    run(file, "--columns", "b,a")  # in the order of the file
+    assert list(labels_of(run.out / "centers.csv")[0])[2:] == ["a", "b"]
+    got = run(file, "--drop", "b")
+    assert list(labels_of(run.out / "centers.csv")[0])[2:] == ["a"]
+    assert "left out c,d: all cells are 5" in got.stderr
     run(file, "--columns", "c,d", "--columns", "a")
-    assert list(labels_of(run.out / "centers.csv")[0])[2:] == ["c,d", "a"]
+    assert list(labels_of(run.out / "centers.csv")[0])[2:] == ["a", "c,d"]
 
 
 def test_dropped_rows_keep_their_place(run, tmp_path):
@@ -294,7 +296,7 @@ def test_one_row_is_one_cluster(run, tmp_path, flags, d):
 
 def test_standardizing_leaves_constant_columns_alone(run, tmp_path):
     file = save(tmp_path / "t.csv", "a,b\n0,7\n0.1,7\n9,7\n")
-    got = run(file, "--standardize", penalty=("--penalty", "1"))
+    got = run(file, "--standardize", "--columns", "a,b", penalty=("--penalty", "1"))
     assert got.code == 0
     assert {r["b"] for r in labels_of(run.out / "centers.csv")} == {"7.0"}
 
@@ -331,7 +333,7 @@ def bad_files(folder):
         ("emty.csv", ["There is no file", "Did you mean empty.csv?"]),
         ("empty.csv", ["is empty"]),
         ("header_only.csv", ["no rows"]),
-        ("text_only.csv", ["no column of numbers", "name: it holds text"]),
+        ("text_only.csv", ["no column to use", "name: it holds text"]),
         ("missing.csv", ["row 3, column b is missing", "2 of 3 rows", "--missing drop"]),
         ("one_column.csv", ["row 3, column a is missing", "--missing drop"]),
         ("infinite.csv", ["row 3, column b is infinite", "--missing drop"]),
@@ -352,7 +354,7 @@ def bad_files(folder):
 )
 def test_bad_files_get_one_paragraph_and_exit_code_2(run, tmp_path, name, pieces):
     bad_files(tmp_path)
-    got = run(tmp_path / name)
+    got = run(tmp_path / name, "--missing", "error")
     assert got.code == 2
     for piece in pieces:
         assert piece in got.stderr
@@ -378,7 +380,7 @@ def test_bad_files_get_one_paragraph_and_exit_code_2(run, tmp_path, name, pieces
         (["--n-clusters", "99"], ["--n-clusters 99", "5"]),
         (["--penalty", "3", "--columns", "a,bb"], ["'bb'", "Did you mean b?", "a, b"]),
         (["--penalty", "3", "--drop", "z"], ["--drop names 'z'"]),
-        (["--penalty", "3", "--drop", "a,b"], ["no column of numbers"]),
+        (["--penalty", "3", "--drop", "a,b"], ["no column to use (a: by --drop; b: by"]),
         (["--no-such-option"], ["--no-such-option"]),
     ],
 )
@@ -407,11 +409,11 @@ def test_noise_is_one_cluster_and_says_so(run, tmp_path):
     assert "no division stands out from noise" in " ".join(got.stdout.split())
 
 
-def test_text_columns_cannot_be_asked_for(run, tmp_path):
-    file = save(tmp_path / "t.csv", "name,x\nann,1\nbob,2\n")
-    got = run(file, "--columns", "name,x")
+def test_text_of_very_many_values_cannot_be_asked_for(run, tmp_path):
+    lines = "".join(f"ann{i},{i}\n" for i in range(60))
+    got = run(save(tmp_path / "t.csv", "name,x\n" + lines), "--columns", "name,x")
     assert got.code == 2
-    assert "Column name cannot be used: it holds text" in got.stderr
+    assert "column 'name' cannot be used: it holds text of 60 different values" in got.stderr
 
 
 def test_out_that_cannot_be_written(two_groups, tmp_path, capsys):
@@ -569,7 +571,7 @@ def test_groups_with_penalties_numbers_and_standardized(capsys, tmp_path):
     ("argv", "pieces"),
     [
         (["--by", "wart"], ["--by names 'wart'", "Did you mean ward?"]),
-        (["--by", "ward"], ["row 42, column x is missing"]),
+        (["--by", "ward", "--missing", "error"], ["row 42, column x is missing"]),
         (["--by", "x", "--columns", "y"], ["Row 42 has no value in the column x"]),
         (["--by", "ward", "--penalty-local", "-1"], ["--penalty-local -1", "> 0"]),
         (

@@ -13,7 +13,7 @@ import pytest
 
 from madbayes import cli
 from madbayes.cli import prepare
-from madbayes.cli.numbers import from_text
+from madbayes.tables.numbers import from_text
 
 rng = np.random.default_rng(0)
 PLACES = np.repeat([[0.0, 0.0], [9, 0], [0, 9]], 20, axis=0)
@@ -100,10 +100,12 @@ def test_classes_are_left_out_with_a_note(run, name):
 
 
 def test_few_whole_numbers_get_a_note(run):
-    table = {"x": X[:, 0], "y": X[:, 1], "z": X.sum(axis=1), "kind": TRUTH}
+    table = {"x": X[:, 0], "y": X[:, 1], "z": X.sum(axis=1), "level": TRUTH}
     summary, said = run("t.csv", lines(table))
-    assert "kind" in summary["columns_used"]
-    assert "kind: only a few different whole numbers" in said and "--drop kind" in said
+    assert "level" in summary["columns_used"]
+    assert "level: only a few different whole numbers" in said and "--drop level" in said
+    summary, said = run("t.csv", lines({**PLAIN, "kind": TRUTH}))  # a name that says codes
+    assert summary["kinds"]["kind"] == "category" and "used as categories: kind" in said
 
 
 # Scales
@@ -134,19 +136,20 @@ def test_columns_of_one_kind_keep_their_scales(run, tmp_path):
 
 def test_one_text_cell_is_named_where_the_spreadsheet_has_it(run):
     text = "title\nx,y\n" + "\n".join(f"{a},{b}" for a, b in X[:30]) + "\n\n12,oops\n5,n.a.\n"
-    err = run("t.csv", text, "--skip-rows", "1", code=2)
+    err = run("t.csv", text, "--skip-rows", "1", "--missing", "error", code=2)
     assert "Row 34, column y holds 'oops', which is not a number (2 such cells" in err
     assert "--na 'oops'" in err and "--missing drop" in err
     summary, said = run("t.csv", None, "--skip-rows", "1", "--missing", "drop")
     assert summary["columns_used"] == ["x", "y"] and summary["n_rows"] == 30
     assert "row 34, column y holds 'oops'" in said and "left out 2 of 32 rows" in said
     summary, said = run("t.csv", None, "--skip-rows", 1, "--missing", "impute-mean", "--na", "oops")
-    assert summary["n_rows"] == 32 and "'n.a.'" in said and "2 missing" in said
+    assert summary["n_rows"] == 32 and "'n.a.'" in said and "2 cells are missing" in said
+    assert run("t.csv", None, "--skip-rows", "1")[0]["n_rows"] == 32  # gaps do not stop it
 
 
 def test_cells_that_mean_missing(run):
     text = "x,y\n1,2\n-,3\n4,?\n5,6\n7,NA\n"
-    assert "holds '-'" in run("t.csv", text, code=2)
+    assert "holds '-'" in run("t.csv", text, "--missing", "error", code=2)
     summary, _ = run("t.csv", None, "--na", "-,?", "--missing", "drop")
     assert summary["n_rows"] == 2
     with (run.out / "labels.csv").open() as stream:
@@ -159,12 +162,11 @@ def test_cells_that_mean_missing(run):
         ]
 
 
-def test_categories_become_columns_when_asked(run):
+def test_categories_become_columns(run):
     table = {"x": X[:, 0], "y": X[:, 1], "colour": np.array(["red", "blue"])[TRUTH % 2]}
-    summary, said = run("t.csv", lines(table))
-    assert summary["columns_used"] == ["x", "y"] and "it holds text" in said
-    summary, _ = run("t.csv", None, "--one-hot", penalty="10")
+    summary, said = run("t.csv", lines(table), penalty="10")
     assert summary["columns_used"] == ["x", "y", "colour"] and summary["standardized"]
+    assert "used as categories: colour" in said
     heading = (run.out / "centers.csv").read_text().splitlines()[0]
     assert heading == "cluster,size,x,y,colour=blue,colour=red"
 
@@ -226,7 +228,7 @@ BODY = lines(PLAIN)
 )
 def test_layouts(run, name, text, columns):
     if columns is None:  # a line break in a cell far below the head
-        assert "holds '1\\n2'" in run(name, text, code=2)
+        assert "holds '1\\n2'" in run(name, text, "--missing", "error", code=2)
         return
     summary, _ = run(name, text)
     assert summary["columns_used"] == columns and three(summary)
@@ -295,8 +297,8 @@ def test_parquet_in_blocks_and_on_the_disk(run, tmp_path, monkeypatch):
     pq.write_table(pa.table({**PLAIN, "z": [f"{v}%" for v in X[:, 0]]}), tmp_path / "t.parquet")
     whole = run("t.parquet", None, "--standardize")[0]
     before = clusters(run)
-    monkeypatch.setattr("madbayes.cli.frame.BATCH_ROWS", 7)
-    monkeypatch.setattr(prepare, "SCAN_ROWS", 11)
+    monkeypatch.setattr("madbayes.tables.frame.BATCH_ROWS", 7)
+    monkeypatch.setattr("madbayes.tables.scaling.BLOCK_ROWS", 11)
     monkeypatch.setattr(prepare.os, "sysconf", lambda name: 16)  # as if memory were tiny
     again = run("t.parquet", None, "--standardize")[0]
     assert again["objective"] == pytest.approx(whole["objective"])
@@ -358,7 +360,8 @@ def test_files_that_do_not_fit_together(tmp_path, capsys):
     folder = parquet_files(tmp_path / "big", X, [20])
     X[25, 1] = np.nan
     gaps = parquet_files(tmp_path / "gaps", X, [20])
-    assert cli.main(["cluster", str(gaps), "--out", str(tmp_path / "o")]) == 2
+    stop = ["--missing", "error"]
+    assert cli.main(["cluster", str(gaps), "--out", str(tmp_path / "o"), *stop]) == 2
     assert "row 6 of 1.parquet, column x1 is missing" in capsys.readouterr().err
     pq.write_table(pa.table({"name": ["a"], "x0": [1.0]}), folder / "2.parquet")
     assert cli.main(["cluster", str(folder), "--out", str(tmp_path / "o")]) == 2
@@ -373,3 +376,62 @@ def test_files_that_do_not_fit_together(tmp_path, capsys):
         cli.main(["cluster", str(folder / "0.parquet"), "a.csv", "--out", str(tmp_path / "o")]) == 2
     )
     assert "There is no file a.csv" in capsys.readouterr().err
+
+
+# Options about columns
+
+
+def test_options_say_what_columns_hold(run):
+    rng = np.random.default_rng(0)
+    table = {**PLAIN, "zone": rng.integers(4, 9, 60), "postcode": rng.integers(10**4, 10**5, 60)}
+    table["cost"] = np.exp(rng.normal(size=60))
+    options = ("--categorical", "zone", "--numeric", "postcode,x", "--log", "cost", "--drop", "y")
+    summary, _ = run("t.csv", lines(table), *options)
+    kinds = {"x": "number", "zone": "category", "postcode": "number", "cost": "log"}
+    assert summary["kinds"] == kinds
+    assert summary["columns_left_out"] == {"y": "by --drop"}
+    err = run("t.csv", None, "--log", "costs", code=2)
+    assert "--log names 'costs', which is not a column. Did you mean cost?" in err
+
+
+def test_a_text_column_called_label_is_never_used_unasked(run):
+    table = {**PLAIN, "Species": np.array(["a", "b", "c"])[TRUTH]}
+    summary, said = run("t.csv", lines(table))
+    assert summary["columns_used"] == ["x", "y"] and "left out Species: its name says" in said
+    assert run("t.csv", None, "--columns", "x,Species")[0]["kinds"]["Species"] == "category"
+
+
+def test_codes_and_gaps_do_not_stop_the_command(run):
+    values = X.copy()
+    values[3, 0] = 9999
+    text = lines({"x": values[:, 0], "y": values[:, 1]}).replace(f"{X[7, 1]}", "", 1)
+    summary, said = run("t.csv", text, penalty=None)
+    assert summary["n_rows"] == 60 and summary["n_clusters"] == 3
+    assert "x: 1 cell holds 9999, far from all other values; taken as missing" in said
+    assert "2 cells are missing (1.7%), in x (1), y (1)" in said
+
+
+def test_gaps_in_a_matrix_on_disk(run, tmp_path):
+    values = X.copy()
+    values[[3, 9], 1] = np.nan, np.inf
+    np.save(tmp_path / "t.npy", values)
+    summary, said = run("t.npy", penalty=None)
+    assert summary["n_rows"] == 60 and summary["n_clusters"] == 3
+    assert "2 cells are missing" in said
+    np.testing.assert_array_equal(np.load(tmp_path / "t.npy"), values)
+
+
+def test_sheets_of_excel_files(run, tmp_path):
+    openpyxl = pytest.importorskip("openpyxl")
+    book = openpyxl.Workbook()
+    book.active.title = "cover"
+    book.active.append(["Report of the year"])
+    for name, columns in (("rows", ("x", "y")), ("more", ("u", "v"))):
+        sheet = book.create_sheet(name)
+        for line in [columns, *X.tolist()][: 61 if name == "rows" else 40]:
+            sheet.append(list(line))
+    book.save(tmp_path / "t.xlsx")
+    summary, said = run("t.xlsx")
+    assert summary["columns_used"] == ["x", "y"] and "of 3 sheets 'rows' was read" in said
+    assert run("t.xlsx", None, "--sheet", "more")[0]["columns_used"] == ["u", "v"]
+    assert "Did you mean rows?" in run("t.xlsx", None, "--sheet", "row", code=2)

@@ -121,10 +121,10 @@ def test_path_features_and_demo(work, points):
 
 def test_predict_repeats_what_was_done_to_the_columns(work, points):
     table("t.csv", {**points, "kind": ["a", "b", "b"] * 20})
-    flags = ("--one-hot", "--missing", "impute-mean", "--drop", "w,name", "--penalty", "20", *FAST)
+    flags = ("--missing", "impute-mean", "--drop", "w,name", "--penalty", "20", *FAST)
     assert work("cluster", "t.csv", "--out", "o", *flags)[0] == 0
     model = madbayes.load("o/model.npz")
-    assert model.columns[2].categories == ("a", "b")
+    assert model.encoder.categories_ == {"kind": ("a", "b")}
     assert work("predict", "o/model.npz", "t.csv", "--id", "name", "--out", "new.csv")[0] == 0
     fitted, new = rows_of("o/labels.csv"), rows_of("new.csv")
     assert list(new[0]) == ["name", "cluster", "distance", "second", "novelty"]
@@ -147,7 +147,7 @@ def test_predict_says_what_is_wrong(work, points):
     Path("mine.csv").write_text("my notes\n")
     for argv, says in (
         (("o/model.npz", "few.csv"), "needs the column 'y'"),
-        (("o/model.npz", "gap.csv"), "row 3, column x is missing"),
+        (("o/model.npz", "gap.csv", "--missing", "error"), "row 3, column x is missing"),
         (("bad.npz", "t.csv"), "not a madbayes model"),
         (("absent.npz", "t.csv"), "There is no model"),
         (("o/model.npz", "t.csv", "--out", "mine.csv"), "--force replaces it"),

@@ -22,7 +22,7 @@ from madbayes.compile import main, tasks
 
 def test_every_estimator_is_compiled():
     estimators = {name for name in madbayes.__all__ if name[0].isupper()}
-    assert {name for name, _, _ in tasks()} == estimators
+    assert {name for name, _, _ in tasks()} == estimators - {"TableEncoder"}  # no kernels
 
 
 def test_unknown_names_are_refused(capsys):

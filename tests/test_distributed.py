@@ -429,7 +429,7 @@ def test_the_command_line(cluster, tmp_path):
     labels = pq.read_table(out / "labels.parquet")["cluster"].to_numpy()
     np.testing.assert_array_equal(model.predict(frame[["a", "b"]]), labels)
     for wrong, message in [
-        ([*command, "--one-hot"], "--one-hot does not go together"),
+        ([*command, "--log", "a"], "--log does not go together"),
         ([*command[:3], "tcp://127.0.0.1:1"], "no Dask scheduler answers"),
         (["cluster", str(tmp_path), *command[2:]], "no .parquet files"),
     ]:

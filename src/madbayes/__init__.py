@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from madbayes.online import OnlineDPMeans, OnlineKMeans
     from madbayes.progress import show_progress
     from madbayes.reports import report
+    from madbayes.tables.encoder import TableEncoder
+    from madbayes.tables.explore import explore
 
 __version__ = "0.1.0"
 __all__ = [
@@ -48,7 +50,9 @@ __all__ = [
     "OnlineKMeans",
     "SpectralDPMeans",
     "StepwiseKFeatures",
+    "TableEncoder",
     "blocks",
+    "explore",
     "features",
     "gibbs",
     "graph",
@@ -81,7 +85,9 @@ _HOME = {
     "OnlineKMeans": "online",
     "SpectralDPMeans": "kernel",
     "StepwiseKFeatures": "features",
+    "TableEncoder": "tables.encoder",
     "blocks": "_rows.sources",
+    "explore": "tables.explore",
     "load": "_storage.saving",
     "report": "reports",
     "show_progress": "progress",

@@ -31,6 +31,7 @@ ESTIMATORS = (
     "OnlineKMeans",
     "SpectralDPMeans",
     "StepwiseKFeatures",
+    "TableEncoder",
 )
 
 # Parts of models and of checkpoints, with the modules that define them.
@@ -42,9 +43,12 @@ PARTS = {
     "Kernel": "kernel.gram",
     "Neighbours": "graph.neighbors",
     "Prepared": "_storage.prepared",
+    "Recommendation": "tables.recommend",
     "Reservoir": "_rows.reservoir",
     "Staircase": "howmany.staircase",
     "Stream": "online.stream",
+    "TableColumn": "tables.cells",
+    "TablePipeline": "tables.pipeline",
     "Summary": "online.auto",
 }
 

@@ -188,6 +188,8 @@ NEEDED: dict[str, tuple[str, ...]] = {
     "OnlineKMeans": (*CENTERS, "counts_", "_stream"),
     "SpectralDPMeans": KERNEL,
     "StepwiseKFeatures": FEATURES,
+    "TableEncoder": ("n_features_in_", "columns_", "notes_", "recommendation_"),
+    "TablePipeline": (),
 }
 
 # Parts: all their attributes
@@ -294,6 +296,23 @@ PARTS: dict[str, dict[str, Any]] = {
         "categories": Maybe(Several((Text(),), any_number=True)),
         "fill": Maybe(any_real()),
     },
+    "TableColumn": {
+        "name": Text(),
+        "kind": Text(),
+        "used": flag(),
+        "done": Text(),
+        "why": Text(),
+        "n_missing": whole(),
+        "missing_codes": Several((any_real(),), any_number=True),
+        "n_codes": whole(),
+        "categories": Maybe(Several((Text(),), any_number=True)),
+        "log": Text(("", "log", "log1p")),
+        "width": whole(low=1),
+        "days": flag(),
+        "whole": flag(),
+        "notes": Several((Text(),), any_number=True),
+    },
+    "Recommendation": {"output": Text(("numeric", "mixed")), "divergence": Text(), "why": Text()},
     "Prepared": {
         "model": Is(BaseEstimator),
         "columns": Several((Part("Column"),), any_number=True),

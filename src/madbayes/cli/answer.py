@@ -69,13 +69,14 @@ def write_answer(
     model.save(folder / "model.npz")
     if output.report:
         from madbayes.reports import report
+        from madbayes.tables.pipeline import InUnits
 
         given = None  # rows are counted from 1
         if key != "row" or len(table.rows) < table.n_rows_in_file:
             known = ids[:]
             given = [known[i] for i in table.rows.tolist()]
         report(
-            model,
+            InUnits(model),
             table.values,
             folder / "report.html",
             title=name,

@@ -2,10 +2,12 @@
 
 from typing import Any
 
+import numpy as np
+
 import madbayes
-from madbayes.cli.errors import UserError
 from madbayes.cli.fit import Answer, check_metric, clustering, fitted, parse_penalty
 from madbayes.cli.run import Task, weighted
+from madbayes.tables.errors import UserError
 
 
 def path_table(path: Any, price: str = "penalty") -> tuple[list[Any], Any]:
@@ -65,10 +67,30 @@ def estimator(
     return madbayes.DPMeans(penalty=value, random_state=seed, **limits), source
 
 
+def takes(model: Any) -> Any:
+    """Whether the model takes missing cells, and codes and counts as they are."""
+    own = model.get_params()
+    found = own.get("penalty") == "auto" and own.get("metric") == "euclidean"
+    return {"gaps": "missing" in own, "mixed": "divergence" in own and found}
+
+
+def suit(model: Any, task: Task) -> None:
+    """Set the divergence for the table, and that cells may be missing."""
+    encoder = task.table.encoder
+    if np.isnan(task.X).any():
+        model.set_params(missing="observed")
+    if encoder.output == "mixed":
+        divergence = encoder.recommendation_.divergence
+        model.set_params(divergence=divergence)
+        if divergence == "mixed":  # by position: X is an array
+            model.set_params(columns=dict(enumerate(encoder.divergence_columns_.values())))
+
+
 def fit_clusters(verb: str, task: Task, model: Any, penalty_from: str) -> Answer:
     hint = getattr(model, "n_clusters_hint", None)
     if hint is not None and hint > len(task.X):
         raise UserError(f"--clusters-hint {hint} is more than the {len(task.X)} rows of the table.")
+    suit(model, task)
     model, notes = fitted(model, task.X, **weighted(model, task))
     answer = clustering(verb, model, task.table, task.X, notes, penalty_from)
     if not hasattr(model, "penalty_"):

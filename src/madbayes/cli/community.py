@@ -9,14 +9,14 @@ from rich.text import Text
 from madbayes.cli import pictures
 from madbayes.cli.answer import LABELS, finish
 from madbayes.cli.edges import Edges, read_edges
-from madbayes.cli.errors import harmless
 from madbayes.cli.fit import Answer, fitted
-from madbayes.cli.formats import given
 from madbayes.cli.options import Output
 from madbayes.cli.run import Voice
 from madbayes.cli.show import count, show
 from madbayes.cli.summary import summarize
 from madbayes.cli.write import all_or_nothing, check_folder, write_csv
+from madbayes.tables.errors import harmless
+from madbayes.tables.formats import given
 
 
 def communities(

@@ -10,12 +10,12 @@ from rich.text import Text
 from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
 from sklearn.metrics.cluster import contingency_matrix
 
-from madbayes.cli.errors import UserError, harmless
-from madbayes.cli.formats import read
-from madbayes.cli.frame import Frame
 from madbayes.cli.run import Voice
 from madbayes.cli.select import resolve
 from madbayes.cli.show import count
+from madbayes.tables.errors import UserError, harmless
+from madbayes.tables.formats import read
+from madbayes.tables.frame import Frame
 
 NAMES = ("cluster", "label", "class", "target", "species")
 MOST = 15  # rows and columns of the table that is shown

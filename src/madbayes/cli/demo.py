@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from madbayes.cli.errors import UserError
+from madbayes.tables.errors import UserError
 
 NAME = "old_faithful.csv"
 

@@ -10,10 +10,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import scipy.sparse as sp
 
-from madbayes.cli.errors import UserError
-from madbayes.cli.formats import read
-from madbayes.cli.frame import Frame
 from madbayes.cli.select import resolve
+from madbayes.tables.errors import UserError
+from madbayes.tables.formats import read
+from madbayes.tables.frame import Frame
 
 HEADINGS = {
     *("source", "target", "from", "to", "src", "dst", "u", "v", "i", "j", "a", "b", "x", "y"),

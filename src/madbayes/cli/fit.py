@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from madbayes.cli.errors import UserError
 from madbayes.cli.prepare import Table
+from madbayes.tables.errors import UserError
 
 BLOCK = 16_384  # rows whose distances to all centres are held at a time
 
@@ -135,11 +135,12 @@ def clustering(
     labels = np.asarray(model.labels_)
     number = int(getattr(model, "n_clusters_", labels.max() + 1))
     centers = getattr(model, "cluster_centers_", None)
-    if centers is None:  # clusters of any shape: the means of their rows
-        centers = np.array([X[labels == c].mean(axis=0) for c in range(number)])
-    centers = np.asarray(centers, dtype=np.float64)
-    if table.mean is not None and table.scale is not None:
-        centers = centers * table.scale + table.mean
+    if table.encoder.output == "mixed":  # means and shares, which are the centres of such a model
+        centers = np.array([table.values[labels == c].mean(axis=0) for c in range(number)])
+    else:
+        if centers is None:  # clusters of any shape: the means of their rows
+            centers = np.array([X[labels == c].mean(axis=0) for c in range(number)])
+        centers = table.encoder.in_units(centers)
     answer = Answer(
         verb,
         model,
@@ -208,8 +209,8 @@ def features(
     Z = np.asarray(model.assignments_, bool)
     components = np.asarray(model.components_, dtype=np.float64)
     centers = components
-    if table.scale is not None:  # what a feature adds, in the units of the file
-        centers = components * table.scale
+    if table.encoder.scale_ is not None:  # what a feature adds, in the units of the file
+        centers = components * table.encoder.scale_
     answer = Answer(
         "features",
         model,

@@ -5,8 +5,8 @@ from typing import Annotated
 
 import typer
 
-from madbayes.cli.errors import UserError
 from madbayes.cli.options import Output, Seed
+from madbayes.tables.errors import UserError
 
 
 def graph(

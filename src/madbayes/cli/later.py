@@ -39,7 +39,7 @@ def predict(
             help="Cells that are missing or no number: stop, or give the row no cluster. Where "
             "means were filled in before, they are again.",
         ),
-    ] = "error",
+    ] = "observed",
     na: Annotated[
         list[str] | None,
         typer.Option(metavar="-,?", help="Further cells that stand for a missing value."),

@@ -11,10 +11,10 @@ from typing import Annotated, Any, get_type_hints
 import typer
 
 from madbayes.cli import STOPPED
-from madbayes.cli.errors import UserError
+from madbayes.tables.errors import UserError
 
 STANDARDIZE = ("auto", "yes", "no")
-MISSING_CELLS = ("error", "drop", "impute-mean")
+MISSING_CELLS = ("observed", "error", "drop", "impute-mean")
 
 
 @dataclass(frozen=True)
@@ -37,6 +37,15 @@ class Reading:
     drop: Annotated[
         list[str] | None, typer.Option(metavar="A,B", help="Leave these columns out.")
     ] = None
+    categorical: Annotated[
+        list[str] | None, typer.Option(metavar="A,B", help="These columns hold categories.")
+    ] = None
+    numeric: Annotated[
+        list[str] | None, typer.Option(metavar="A,B", help="These columns hold numbers.")
+    ] = None
+    log: Annotated[
+        list[str] | None, typer.Option(metavar="A,B", help="Use the logarithm of these columns.")
+    ] = None
     id: Annotated[
         str | None,
         typer.Option(metavar="COLUMN", help="The column that says which row is which."),
@@ -53,17 +62,15 @@ class Reading:
             "word behind it: yes.",
         ),
     ] = "auto"
-    one_hot: Annotated[
-        bool, typer.Option("--one-hot", help="Use columns of categories, too, as 0 and 1.")
-    ] = False
     missing: Annotated[
         str,
         typer.Option(
-            metavar="error|drop|impute-mean",
-            help="What to do about cells that are missing, infinite or no number: stop, leave "
-            "the rows out, or fill in the mean of the column.",
+            metavar="observed|error|drop|impute-mean",
+            help="What to do about cells that are missing, infinite or no number: use the cells "
+            "that are there, stop, leave the rows out, or fill in the mean of the column. Where "
+            "a method needs all cells, observed fills in means, and says so.",
         ),
-    ] = "error"
+    ] = "observed"
     na: Annotated[
         list[str] | None,
         typer.Option(metavar="-,?", help="Further cells that stand for a missing value."),
@@ -71,6 +78,9 @@ class Reading:
     skip_rows: Annotated[
         int, typer.Option(metavar="N", min=0, help="Leave out lines above the column names.")
     ] = 0
+    sheet: Annotated[
+        str | None, typer.Option(metavar="NAME", help="The sheet of an Excel file to read.")
+    ] = None
     drop_missing: Annotated[bool, typer.Option("--drop-missing", hidden=True)] = False
 
     def check(self) -> "Reading":

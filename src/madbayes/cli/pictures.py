@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from madbayes.cli.errors import harmless
 from madbayes.cli.fit import Answer
 from madbayes.cli.run import Task
+from madbayes.tables.errors import harmless
 
 
 def _installed() -> bool:
@@ -22,6 +22,8 @@ def _seen(task: Task, answer: Answer) -> tuple[np.ndarray, np.ndarray | None]:
     """Two columns are drawn as in the file; principal components are of what was clustered."""
     if task.table.values.shape[1] <= 2:
         return task.table.values, answer.centers
+    if task.table.encoder.output == "mixed" or np.isnan(task.X).any():
+        return task.table.encoder.scaled(task.table.values), None
     return task.X, getattr(answer.model, "cluster_centers_", None)
 
 

@@ -8,19 +8,24 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow.compute as pc
 from rich.text import Text
 
-from madbayes._storage.prepared import Column, Prepared
+from madbayes._storage.prepared import Column as PreparedColumn
+from madbayes._storage.prepared import Prepared
 from madbayes.cli.answer import label_rows
-from madbayes.cli.errors import UserError, did_you_mean, harmless
 from madbayes.cli.fit import Answer, nearness, novelty, patterns
-from madbayes.cli.formats import called, given, read
-from madbayes.cli.frame import Frame
-from madbayes.cli.prepare import about_gaps, build, rows_not_finite
+from madbayes.cli.prepare import about_gaps, rows_with_gaps, strange_cells
 from madbayes.cli.run import Voice, identifiers
-from madbayes.cli.select import is_category, is_text, listing, not_numeric
 from madbayes.cli.show import count
 from madbayes.cli.write import number, safe, whole_file
+from madbayes.tables.cells import Column, texts
+from madbayes.tables.convert import flattened
+from madbayes.tables.encoder import TableEncoder
+from madbayes.tables.errors import UserError, harmless
+from madbayes.tables.formats import called, given, read
+from madbayes.tables.frame import Frame
+from madbayes.tables.pipeline import TablePipeline
 
 
 @dataclass(frozen=True)
@@ -40,8 +45,8 @@ class Request:
 
 def predict_file(voice: Voice, request: Request) -> None:
     """The whole of `madbayes predict`."""
-    if request.missing not in ("error", "drop"):
-        raise UserError(f"--missing {request.missing} should be error or drop.")
+    if request.missing not in ("observed", "error", "drop"):
+        raise UserError(f"--missing {request.missing} should be observed, error or drop.")
     if request.novel is not None and not 0 < request.novel < 1:
         raise UserError(f"--novel {request.novel:g} should be a share between 0 and 1.")
     model = load_model(request.model)
@@ -84,7 +89,7 @@ def predict_file(voice: Voice, request: Request) -> None:
     voice.result(summary, lambda console: console.print(Text(harmless(text))))
 
 
-def load_model(path: Path) -> Prepared:
+def load_model(path: Path) -> TablePipeline:
     """A saved model; one from Python as if its columns had been read from a file."""
     from madbayes import load
 
@@ -94,54 +99,61 @@ def load_model(path: Path) -> Prepared:
         model = load(path)
     except (ValueError, OSError) as error:
         raise UserError(str(error)) from error
-    if isinstance(model, Prepared):
-        inner = model.model
-    else:
-        inner = model
-        names = getattr(model, "feature_names_in_", None)
-        if names is None:
-            names = [f"x{j}" for j in range(getattr(model, "n_features_in_", 0))]
-        model = Prepared(model, tuple(Column(str(name)) for name in names))
+    if isinstance(model, TableEncoder):
+        raise UserError(f"{path} is a TableEncoder, which prepares tables and knows no clusters.")
+    if not isinstance(model, TablePipeline):
+        model = as_pipeline(model)
+    inner = model.estimator
     if not hasattr(inner, "predict") and not hasattr(inner, "components_"):
         raise UserError(f"{path} is a {type(inner).__name__}, which knows no new rows.")
     return model
 
 
+def as_pipeline(model: Any) -> TablePipeline:
+    """An estimator, or one with scaled columns (`Prepared`), behind an encoder of its columns."""
+    if not isinstance(model, Prepared):
+        names = getattr(model, "feature_names_in_", None)
+        if names is None:
+            names = [f"x{j}" for j in range(getattr(model, "n_features_in_", 0))]
+        model = Prepared(model, tuple(PreparedColumn(str(name)) for name in names))
+    columns = [
+        Column(c.name, "number" if c.categories is None else "category", categories=c.categories)
+        for c in model.columns
+    ]
+    fills = [np.nan if c.fill is None else c.fill for c in model.columns for _ in c.names]
+    fill = np.array(fills, dtype=np.float64)
+    if model.mean is not None and model.scale is not None:
+        fill = (fill - model.mean) / model.scale
+    encoder = TableEncoder.of_columns(columns, model.mean, model.scale, fill)
+    return TablePipeline([("table", encoder), ("clusters", model.model)])
+
+
 def new_rows(
-    frame: Frame, model: Prepared, request: Request
+    frame: Frame, model: TablePipeline, request: Request
 ) -> tuple[np.ndarray, np.ndarray, list[str]]:
     """The columns of the model, as its file was read."""
-    places = []
-    plain = all(name.startswith("x") and name[1:].isdigit() for name in frame.names)
-    for k, column in enumerate(model.columns):
-        if column.name not in frame.names:
-            if plain and len(frame.names) == len(model.columns):  # a matrix without names
-                places.append(k)
-                continue
-            near = did_you_mean(column.name, frame.names)
-            raise UserError(
-                f"The model needs the column {column.name!r}, which {called(request.file)} does "
-                f"not have.{near} Its columns are: {listing(frame.names)}."
-            )
-        j = frame.names.index(column.name)
-        if column.categories is None and (reason := not_numeric(frame, j, request.na)):
-            raise UserError(f"The model needs numbers in column {column.name}, but {reason}.")
-        places.append(j)
-    values, strange, notes = build(frame, places, model.columns, request.na)
-    for j, column in zip(places, model.columns, strict=True):
-        if column.categories is not None and (is_text(frame.type(j)) or is_category(frame, j)):
-            new = {str(v) for v in frame.column(j).to_pylist() if v} - set(column.categories)
+    encoder = model.encoder
+    encoder.na = tuple(dict.fromkeys([*encoder.na, *request.na]))
+    frame = flattened(frame)
+    try:
+        frame = encoder.fitting_frame(frame)
+        values = encoder.encode(frame)
+        units = encoder.encode(frame, units=True)
+    except ValueError as error:
+        raise UserError(f"{called(request.file)}: {error}") from error
+    notes = []
+    for column in encoder.used_columns_:
+        if column.kind == "category" and column.categories is not None:
+            cells = texts(frame.column(frame.names.index(column.name)), encoder.rules_for(frame))
+            new = set(pc.unique(cells.drop_null()).to_pylist()) - set(column.categories)
             if new:
-                notes.append(f"{column.name}: {sorted(new)[0]!r} is new; such rows have none")
-    fill = np.repeat(
-        [np.nan if c.fill is None else c.fill for c in model.columns],
-        [len(c.names) for c in model.columns],
-    )
-    if np.isfinite(fill).any():
-        values = np.where(np.isfinite(values), values, fill)
-    bad = rows_not_finite(values)
-    if bad.size and request.missing == "error":
-        text = about_gaps(frame, values, list(model.feature_names_in_), bad, strange)
+                notes.append(f"{column.name}: {min(new)!r} is new; such cells count as missing")
+    takes_gaps = getattr(model.estimator, "missing", "error") == "observed"
+    wanted = request.missing != "observed"
+    bad = rows_with_gaps(units if wanted else values)
+    bad = np.zeros(0, np.int64) if takes_gaps and not wanted else bad
+    if bad.size and request.missing != "drop":
+        text = about_gaps(frame, units, encoder, bad, strange_cells(frame, encoder, request.na))
         raise UserError(text.split(" --missing drop")[0] + " --missing drop gives them no cluster.")
     rows = np.delete(np.arange(len(values)), bad)
     if not rows.size:
@@ -149,9 +161,9 @@ def new_rows(
     return values[rows] if bad.size else values, rows, notes
 
 
-def answer_for(model: Prepared, values: np.ndarray, novel: float | None) -> Answer:
+def answer_for(model: TablePipeline, X: np.ndarray, novel: float | None) -> Answer:
     """Clusters, distances and novelty of the rows."""
-    inner, X = model.model, model.scaled(values)
+    inner = model.estimator
     try:
         if hasattr(inner, "components_"):
             Z = np.asarray(inner.transform(X), dtype=bool)

@@ -1,158 +1,164 @@
-"""From columns to the matrix that is clustered: cells, gaps, categories, scales.
+"""From a file to the matrix that is clustered: the options, on top of `TableEncoder`."""
 
-What is done here is written down in `Column`s, so that `predict` can do the same to another file.
-"""
-
+import math
 import os
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 
 from madbayes._rows.sources import scratch
-from madbayes._storage.prepared import Column, scale_rows
-from madbayes.cli.errors import UserError
-from madbayes.cli.frame import Frame, Parquet
-from madbayes.cli.numbers import from_text
-from madbayes.cli.select import Selection, is_text
+from madbayes.cli.select import Wishes, wanted_kinds
+from madbayes.tables.cells import Column
+from madbayes.tables.convert import is_text
+from madbayes.tables.encoder import TableEncoder
+from madbayes.tables.errors import UserError
+from madbayes.tables.frame import Frame
+from madbayes.tables.numbers import from_text
+from madbayes.tables.scaling import blocks
 
-Missing = Literal["error", "drop", "impute-mean"]
-SCAN_ROWS = 65_536
+Strange = list[tuple[str, int, Any]]  # column, row, cell
+Missing = Literal["observed", "error", "drop", "impute-mean"]
 
 
 @dataclass(frozen=True)
 class Table:
     """The rows and columns that are clustered, and what was done to them."""
 
-    columns: tuple[Column, ...]
-    values: np.ndarray  # in the units of the file
+    encoder: TableEncoder
+    values: np.ndarray  # in the units of the file, categories as 0 and 1, gaps filled
+    X: np.ndarray  # what the estimator sees
     rows: np.ndarray  # position of each row in the file, counted from 0
     n_rows_in_file: int
     notes: tuple[str, ...] = ()
     left_out: tuple[tuple[str, str], ...] = ()
-    mean: np.ndarray | None = None  # where the columns are standardized
-    scale: np.ndarray | None = None
-    standardized: str = ""  # why (not)
+
+    @property
+    def columns(self) -> list[Column]:
+        return self.encoder.used_columns_
 
     @property
     def names(self) -> tuple[str, ...]:
-        return tuple(name for column in self.columns for name in column.names)
-
-    def scaled(self) -> np.ndarray:
-        """What the estimator sees."""
-        if self.mean is None or self.scale is None:
-            return self.values
-        return scale_rows(self.values, self.mean, self.scale, _room(self.values.shape, self.dtype))
+        return tuple(map(str, self.encoder.names_out("numeric")))
 
     @property
-    def dtype(self) -> np.dtype:
-        return self.values.dtype
+    def standardized(self) -> bool:
+        return self.encoder.scale_ is not None
 
 
-def prepare(frame: Frame, chosen: Selection, missing: Missing, na: Sequence[str] = ()) -> Table:
-    """The matrix, without gaps."""
-    columns = []
-    for j in chosen.used:
-        kinds = None
-        if j in chosen.one_hot:
-            cells = pc.unique(frame.column(j)).drop_null().to_pylist()
-            kinds = tuple(sorted(str(c) for c in cells if str(c).strip()))
-        columns.append(Column(frame.names[j], kinds))
-    values, strange, notes = build(frame, chosen.used, columns, na)
-    bad = rows_not_finite(values)
-    rows = np.arange(len(values))
-    if bad.size and missing == "error":
-        names = [name for column in columns for name in column.names]
-        raise UserError(about_gaps(frame, values, names, bad, strange))
+def prepare(
+    frame: Frame,
+    wishes: Wishes,
+    missing: Missing,
+    standardize: str,
+    *,
+    metric: str = "euclidean",
+    logs: bool = True,
+    gaps: bool = False,
+    mixed: bool = False,
+) -> Table:
+    """The matrix that the options ask for.
+
+    `logs`: logarithms may be taken. `gaps`: the estimator takes rows with missing cells (NaN).
+    `mixed`: it takes codes of categories and counts, which the encoder may recommend.
+    """
+    kinds, out = wanted_kinds(frame, wishes)
+    scale = "no" if metric != "euclidean" and standardize == "auto" else standardize
+    encoder = TableEncoder(kinds, scale=scale, na=tuple(wishes.na), missing="mean")
+    values = _learn(encoder, frame, out)
+    if not logs and any(column.log for column in encoder.used_columns_):
+        plain = {c.name: "number" for c in encoder.used_columns_ if c.log and c.name not in kinds}
+        encoder.set_params(kinds={**kinds, **plain})
+        values = _learn(encoder, frame, out)
+    strange = strange_cells(frame, encoder, wishes.na)
+    notes = [_in_options(note) for note in [*encoder.notes_, *_few(encoder, values)]]
     if strange:
-        name, j, i, value = strange[0]
+        name, i, value = strange[0]
         more = f" ({len(strange)} such cells)" if len(strange) > 1 else ""
+        notes = [note for note in notes if not note.endswith(" taken as missing") or "hold" in note]
         notes.append(
             f"{frame.where(i)}, column {name} holds {value!r}, which is no number{more}: taken as "
             "missing"
         )
+    bad = rows_with_gaps(values)
+    rows = np.arange(len(values))
+    if bad.size and missing == "error":
+        raise UserError(about_gaps(frame, values, encoder, bad, strange))
     if bad.size and missing == "drop":
         rows = np.delete(rows, bad)
-        values = _some(values, rows)
-        notes.append(f"left out {bad.size} of {frame.n_rows} rows: missing or infinite values")
         if not rows.size:
             raise UserError("Every row has a missing or infinite value; no row is left.")
-    elif bad.size:
-        values, columns, filled = _impute(values, columns, bad)
-        notes.append(f"{filled} missing or infinite cells were filled in with the column's mean")
-    return Table(
-        tuple(columns),
-        values,
-        rows,
-        frame.n_rows,
-        (*frame.notes, *chosen.notes, *notes),
-        tuple(chosen.left_out),
-    )
-
-
-Strange = list[tuple[str, int, int, str]]  # column, its position, row, cell
-
-
-def build(
-    frame: Frame, used: Sequence[int], columns: Sequence[Column], na: Sequence[str] = ()
-) -> tuple[np.ndarray, Strange, list[str]]:
-    """Cells as numbers, NaN where there is none; float32 when everything is."""
-    if isinstance(frame.columns, np.ndarray):
-        whole = list(used) == list(range(frame.columns.shape[1]))
-        array = frame.columns if whole else frame.columns[:, list(used)]
-        keep = array.dtype in (np.float32, np.float64)
-        return array if keep else array.astype(np.float64), [], []
-    strange: Strange = []
-    notes: list[str] = []
-    single = all(frame.type(j) == pa.float32() for j in used)
-    width = sum(len(column.names) for column in columns)
-    values = _room((frame.n_rows, width), np.dtype(np.float32 if single else np.float64))
-    plain: list[tuple[int, int]] = []  # where to, which
-    place = 0
-    for j, column in zip(used, columns, strict=True):
-        if column.categories is not None:
-            cells = np.asarray(frame.column(j).cast(pa.string()).fill_null("").to_pylist())
-            for k, category in enumerate(column.categories):
-                values[:, place + k] = cells == category
-        elif is_text(frame.type(j)) or pa.types.is_dictionary(frame.type(j)):
-            cells = frame.column(j)
-            got = from_text(cells, na, frame.comma)
-            values[:, place] = got.values
-            strange += [(column.name, place, int(i), cells[int(i)].as_py()) for i in got.strange]
-            if got.note:
-                notes.append(f"{column.name}: {got.note}")
+        values = _some(values, rows)
+        notes.append(f"left out {bad.size} of {frame.n_rows} rows: missing or infinite values")
+    own = values is not frame.columns
+    X = encoder.scaled(values, allocate=room)
+    if bad.size and missing != "drop":
+        if missing == "observed" and gaps:
+            encoder.set_params(missing="keep")
+            X = X if X is not values else values.copy()
         else:
-            plain.append((place, j))
-        place += len(column.names)
-    _fill(frame, values, plain)
-    return values, strange, notes
+            X = encoder.filled(X)
+            notes.append("missing cells were filled in with the mean of their column")
+        filled = encoder.in_units(encoder.fill_[None])[0]
+        shown = values if own and X is not values else values.copy()
+        for part in blocks(shown):
+            shown[part] = np.where(np.isnan(shown[part]), filled, shown[part])
+        values = shown
+    if mixed and encoder.recommendation_.output == "mixed":
+        encoder.set_params(output="mixed", missing="keep")
+        X = encoder.encode(frame, allocate=room)
+        X = X if len(rows) == frame.n_rows else _some(X, rows)
+        notes = [note for note in notes if "filled in with the mean" not in note]
+        notes.append(
+            f"the {encoder.recommendation_.divergence} divergence is used, because "
+            f"{encoder.recommendation_.why}"
+        )
+    left = {c.name: c.why for c in encoder.columns_ if not c.used} | out
+    return Table(encoder, values, X, rows, frame.n_rows, tuple(notes), tuple(left.items()))
 
 
-def _fill(frame: Frame, values: np.ndarray, plain: list[tuple[int, int]]) -> None:
-    """Columns of numbers; those of a Parquet file in blocks of rows."""
-    kind = pa.float32() if values.dtype == np.float32 else pa.float64()
-
-    def numbers(cells: Any) -> np.ndarray:
-        if pa.types.is_boolean(cells.type):
-            cells = cells.cast(pa.int8())
-        return np.asarray(cells.cast(kind, safe=False))
-
-    if isinstance(frame.columns, Parquet) and plain:
-        start = 0
-        for batch in frame.columns.batches([j for _, j in plain]):
-            for k, (place, _) in enumerate(plain):
-                values[start : start + len(batch), place] = numbers(batch.column(k))
-            start += len(batch)
-        return
-    for place, j in plain:
-        cells = frame.column(j)
-        values[:, place] = numbers(cells)
+def _learn(encoder: TableEncoder, frame: Frame, out: dict[str, str]) -> np.ndarray:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # it is the first of the notes
+        try:
+            _, values = encoder.learn(frame, room)
+        except ValueError as error:
+            if str(error).startswith("There is no column"):
+                reasons = [f"{c.name}: {out.get(c.name, c.why)}" for c in encoder.columns_[:8]]
+                raise UserError(f"There is no column to use ({'; '.join(reasons)}).") from error
+            raise UserError(str(error)) from error
+    return values
 
 
-def _room(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
+def _in_options(note: str) -> str:
+    """A note of the encoder, with the option that changes what it says."""
+    if note.startswith("the columns were standardized"):
+        return f"{note}; --standardize no turns that off"
+    if note.endswith("standardizing gives every column the same say"):
+        return note.replace("standardizing gives", "--standardize yes gives")
+    if note.startswith("left out "):
+        return f"{note} (name it in --columns to use it)"
+    return note
+
+
+def _few(encoder: TableEncoder, values: np.ndarray) -> list[str]:
+    """Whole numbers of few values may stand for classes that nobody named."""
+    few = [
+        c.name for c in encoder.used_columns_ if c.whole and c.kind not in ("category", "yes/no")
+    ]
+    names = list(encoder.names_out("numeric"))
+    few = [n for n in few if np.unique(values[:, names.index(n)]).size <= 10]
+    if len(values) < 50 or not few or len(few) > 3 or len(few) >= len(encoder.used_columns_) / 2:
+        return []
+    return [
+        f"{', '.join(few)}: only a few different whole numbers. If they stand for classes, leave "
+        f"them out with --drop {few[0]}"
+    ]
+
+
+def room(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
     """Memory for a matrix; when it is large, a file without a name that ends with the process."""
     size = int(np.prod(shape)) * dtype.itemsize
     try:
@@ -173,24 +179,23 @@ def _room(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
 
 def _some(values: np.ndarray, rows: np.ndarray) -> np.ndarray:
     """Some of the rows; of a large table in a file again."""
-    out = _room((len(rows), values.shape[1]), values.dtype)
-    for start in range(0, len(rows), SCAN_ROWS):
-        out[start : start + SCAN_ROWS] = values[rows[start : start + SCAN_ROWS]]
+    out = room((len(rows), values.shape[1]), values.dtype)
+    for part in blocks(rows):
+        out[part] = values[rows[part]]
     return out
 
 
-def blocks(values: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
-    for start in range(0, len(values), SCAN_ROWS):
-        yield start, values[start : start + SCAN_ROWS]
-
-
-def rows_not_finite(values: np.ndarray) -> np.ndarray:
-    bad = [start + np.flatnonzero(~np.isfinite(b).all(axis=1)) for start, b in blocks(values)]
+def rows_with_gaps(values: np.ndarray) -> np.ndarray:
+    """Rows that have a missing cell."""
+    bad = [
+        part.start + np.flatnonzero(~np.isfinite(values[part]).all(axis=1))
+        for part in blocks(values)
+    ]
     return np.concatenate(bad)
 
 
 def about_gaps(
-    frame: Frame, values: np.ndarray, names: Sequence[str], bad: np.ndarray, strange: Strange
+    frame: Frame, values: np.ndarray, encoder: TableEncoder, bad: np.ndarray, strange: Strange
 ) -> str:
     """The first cell that is no number, how many there are, and what can be done."""
     ways = (
@@ -198,7 +203,7 @@ def about_gaps(
         "leaves the column out."
     )
     if strange:
-        name, _, i, value = strange[0]
+        name, i, value = strange[0]
         others = f" ({len(strange)} such cells in the file)" if len(strange) > 1 else ""
         return (
             f"{frame.where(i).capitalize()}, column {name} holds {value!r}, which is not a number"
@@ -206,33 +211,25 @@ def about_gaps(
             + ways.format(name)
         )
     row = int(bad[0])
-    j = int(np.flatnonzero(~np.isfinite(values[row]))[0])
-    what = "missing" if np.isnan(values[row, j]) else "infinite"
+    names = encoder.names_out("numeric")
+    name = names[int(np.flatnonzero(~np.isfinite(values[row]))[0])]
+    parts = {n: c.name for c in encoder.used_columns_ for n in encoder.names_of(c)}
+    name = parts[name]
+    cell = frame.column(frame.names.index(name))[row].as_py()
+    what = "infinite" if isinstance(cell, float) and math.isinf(cell) else "missing"
     others = f" ({bad.size} of {len(values)} rows are like this)" if bad.size > 1 else ""
-    place = f"The value in {frame.where(row)}, column {names[j]} is {what}{others}. "
-    return place + ways.format(names[j])
+    place = f"The value in {frame.where(row)}, column {name} is {what}{others}. "
+    return place + ways.format(name)
 
 
-def _impute(
-    values: np.ndarray, columns: Sequence[Column], bad: np.ndarray
-) -> tuple[np.ndarray, list[Column], int]:
-    """Means into the gaps, and into the columns, for later files. A file stays as it is."""
-    total, seen = np.zeros(values.shape[1]), np.zeros(values.shape[1])
-    for _, block in blocks(values):
-        fine = np.isfinite(block)
-        total += np.where(fine, block, 0).sum(axis=0, dtype=np.float64)
-        seen += fine.sum(axis=0)
-    mean = total / np.maximum(seen, 1)
-    if not values.flags.writeable:  # the file itself
-        values = _some(values, np.arange(len(values)))
-    gaps = ~np.isfinite(values[bad])
-    values[bad] = np.where(gaps, mean, values[bad])
-    filled, place = [], 0
-    for column in columns:
-        fill = float(mean[place]) if column.categories is None else None
-        filled.append(replace(column, fill=fill))
-        place += len(column.names)
-    return values, filled, int(gaps.sum())
-
-
-# Scales
+def strange_cells(frame: Frame, encoder: TableEncoder, na: Sequence[str]) -> Strange:
+    """Cells of text in columns of numbers: column, row, cell."""
+    found: Strange = []
+    for column in encoder.used_columns_:
+        j = frame.names.index(column.name)
+        if not is_text(frame.type(j)) or column.kind in ("category", "yes/no") or column.days:
+            continue
+        cells = frame.column(j)
+        got = from_text(cells, na, frame.comma)
+        found += [(column.name, int(i), cells[int(i)].as_py()) for i in got.strange]
+    return found

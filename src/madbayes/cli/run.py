@@ -17,20 +17,20 @@ from rich.console import Console
 from rich.text import Text
 
 from madbayes import show_progress
-from madbayes._storage.prepared import Prepared
 from madbayes.cli import STOPPED, was_interrupted
-from madbayes.cli.errors import UserError, harmless
 from madbayes.cli.fit import Answer
-from madbayes.cli.formats import called, given, read
-from madbayes.cli.frame import Frame
-from madbayes.cli.numbers import from_text
 from madbayes.cli.options import Output, Reading, Talk
 from madbayes.cli.prepare import Table, prepare
-from madbayes.cli.scales import standardize
-from madbayes.cli.select import Wishes, is_text, resolve, select
+from madbayes.cli.select import Wishes, resolve
 from madbayes.cli.show import count, show
 from madbayes.cli.summary import summarize
 from madbayes.cli.write import all_or_nothing, as_json, check_folder
+from madbayes.tables.convert import flattened, is_text
+from madbayes.tables.errors import UserError, harmless
+from madbayes.tables.formats import called, given, read
+from madbayes.tables.frame import Frame
+from madbayes.tables.numbers import from_text
+from madbayes.tables.pipeline import TablePipeline
 
 
 class Voice:
@@ -133,6 +133,9 @@ def table_verb(
     draw: Callable[[Path, Task, Answer, str], list[str]],
     metric: str = "euclidean",
     by: str | None = None,
+    logs: bool = True,
+    gaps: bool = False,
+    mixed: bool = False,
     more: Callable[[Console, Answer], None] | None = None,
 ) -> None:
     """Read a table, fit, write everything, and show what was found."""
@@ -142,7 +145,7 @@ def table_verb(
         name = called(reading.file)
         with given(reading.file) as files:
             with voice.status(f"reading {name}"):
-                task = load_task(files, reading, metric, by)
+                task = load_task(files, reading, metric, by, logs=logs, gaps=gaps, mixed=mixed)
             voice.notes(task.table.notes)
             n, d = task.X.shape
             with all_or_nothing(output.out, output.force) as scratch:
@@ -159,8 +162,7 @@ def table_verb(
         table = task.table
 
         def tell(console: Console) -> None:
-            scaled = table.scale is not None
-            show(console, answer, title(task, answer), table.names, scaled)
+            show(console, answer, title(task, answer), table.names, table.standardized)
             if more is not None:
                 more(console, answer)
             written = ", ".join(summary["files"])
@@ -171,25 +173,27 @@ def table_verb(
             voice.notes(['the pictures need matplotlib: pip install "madbayes[plot]"'])
 
 
-def load_task(files: Sequence[Path], reading: Reading, metric: str, by: str | None) -> Task:
+def load_task(
+    files: Sequence[Path], reading: Reading, metric: str, by: str | None, **takes: bool
+) -> Task:
     """The table as the options want it."""
-    frame = read(*files, skip_rows=reading.skip_rows)
+    frame = flattened(read(*files, sheet=reading.sheet, skip_rows=reading.skip_rows))
     wishes = Wishes(
         reading.columns or (),
         reading.drop or (),
+        reading.categorical or (),
+        reading.numeric or (),
+        reading.log or (),
         reading.id,
         reading.weights,
         by,
-        reading.one_hot,
         reading.na_words,
     )
-    chosen = select(frame, wishes)
-    table = prepare(frame, chosen, reading.gaps, reading.na_words)  # type: ignore[arg-type]
-    named = not isinstance(frame.columns, np.ndarray)
-    table = standardize(table, reading.standardize, metric, named)  # type: ignore[arg-type]
+    missing: Any = reading.gaps
+    table = prepare(frame, wishes, missing, reading.standardize, metric=metric, **takes)
     weights = None if reading.weights is None else _weights(frame, reading.weights, table.rows)
     groups = None if by is None else group_column(frame, by, table.rows)
-    return Task(frame, table, table.scaled(), weights, groups, identifiers(frame, reading.id))
+    return Task(frame, table, table.X, weights, groups, identifiers(frame, reading.id))
 
 
 class Cells(Sequence[Any]):
@@ -262,7 +266,6 @@ def weighted(model: Any, task: Task) -> dict[str, Any]:
     return {"sample_weight": task.weights}
 
 
-def keep(task: Task, answer: Answer) -> Prepared:
+def keep(task: Task, answer: Answer) -> TablePipeline:
     """The model with what was done to the columns."""
-    table = task.table
-    return Prepared(answer.model, table.columns, table.mean, table.scale)
+    return TablePipeline([("table", task.table.encoder), ("clusters", answer.model)])

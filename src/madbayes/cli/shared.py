@@ -5,9 +5,9 @@ from typing import Any
 
 import numpy as np
 
-from madbayes.cli.errors import UserError
 from madbayes.cli.fit import Answer, clustering, fitted
 from madbayes.cli.run import Task, weighted
+from madbayes.tables.errors import UserError
 
 
 def check_penalties(

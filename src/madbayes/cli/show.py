@@ -6,8 +6,8 @@ from rich.console import Console
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from madbayes.cli.errors import harmless
 from madbayes.cli.fit import Answer
+from madbayes.tables.errors import harmless
 
 MOST_COLUMNS = 6
 MOST_CLUSTERS = 20

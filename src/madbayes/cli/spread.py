@@ -16,16 +16,17 @@ from rich.text import Text
 
 from madbayes._storage.prepared import Column, Prepared
 from madbayes.cli.answer import finish
-from madbayes.cli.errors import UserError, harmless
 from madbayes.cli.fit import fitted
-from madbayes.cli.frame import Frame
 from madbayes.cli.options import Output, Reading, command_line
 from madbayes.cli.run import explained
-from madbayes.cli.scales import why_scale
 from madbayes.cli.select import resolve
 from madbayes.cli.show import count
 from madbayes.cli.summary import describe
 from madbayes.cli.write import TOOL, all_or_nothing, check_folder, write_csv
+from madbayes.tables.cells import Column as Described
+from madbayes.tables.errors import UserError, harmless
+from madbayes.tables.frame import Frame
+from madbayes.tables.scaling import why_scale
 
 CONNECT = "10s"
 
@@ -94,8 +95,10 @@ def refuse(reading: Reading, output: Output, model: Any) -> None:
     for option, given in (
         ("--shape any", not hasattr(model, "cluster_centers_") and "Cut" in type(model).__name__),
         ("--id", reading.id is not None),
-        ("--one-hot", reading.one_hot),
-        ("--missing", reading.gaps != "error"),
+        ("--categorical", bool(reading.categorical)),
+        ("--log", bool(reading.log)),
+        ("--sheet", reading.sheet is not None),
+        ("--missing", reading.gaps not in ("observed", "error")),
         ("--na", bool(reading.na)),
         ("--skip-rows", reading.skip_rows > 0),
         ("--table", output.table),
@@ -172,7 +175,7 @@ def standardized(table: Any, how: str, metric: str) -> tuple[Any, Any, Any, list
     spread = {name: float(deviation[name]) for name in table.columns}
     why = ""
     if how == "auto" and metric == "euclidean":
-        why = why_scale([Column(name) for name in spread], spread, True)
+        why = why_scale([Described(name, "number") for name in spread], spread, True)
     if not why and how != "yes":
         return table, None, None, []
     scale = np.array([value or 1.0 for value in spread.values()])

@@ -23,7 +23,8 @@ def summarize(verb: str, file: str, table: Table | None, answer: Answer) -> dict
             "n_columns": len(table.columns),
             "columns_used": [column.name for column in table.columns],
             "columns_left_out": dict(table.left_out),
-            "standardized": table.scale is not None,
+            "kinds": {c.name: c.kind for c in table.columns},
+            "standardized": table.standardized,
         }
     out |= {
         number: answer.number,

@@ -4,8 +4,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from madbayes.cli.errors import UserError
 from madbayes.cli.options import Output, Reading, Seed
+from madbayes.tables.errors import UserError
 
 if TYPE_CHECKING:
     from madbayes.cli.fit import Answer
@@ -99,6 +99,7 @@ def cluster(
         ),
         draw=pictures.clusters,
         metric=metric,
+        **choose.takes(make[0]),
     )
 
 
@@ -139,6 +140,7 @@ def path(
         ),
         draw=pictures.clusters,
         metric=metric,
+        **choose.takes(make[0]),
         more=lambda console, answer: show_path(console, answer.path),
     )
 
@@ -252,4 +254,5 @@ def features(
             f"{count(answer.number, 'feature')} in {count(len(answer.labels), 'row')}"
         ),
         draw=pictures.path_only,
+        logs=False,
     )

@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from madbayes.cli.errors import UserError
-from madbayes.cli.frame import Frame
+from madbayes.tables.errors import UserError
+from madbayes.tables.frame import Frame
 
 SUMMARY = "summary.json"
 TOOL = "madbayes"

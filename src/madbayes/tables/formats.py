@@ -14,10 +14,10 @@ import pyarrow as pa
 import pyarrow.feather
 import pyarrow.json
 
-from madbayes.cli.errors import UserError, did_you_mean, one_line
-from madbayes.cli.frame import Frame, Parquet, distinct
-from madbayes.cli.limits import Unpacked, check_archive, check_columns, check_depth
-from madbayes.cli.text import PACKED, USUAL, read_text
+from madbayes.tables.errors import UserError, did_you_mean, one_line
+from madbayes.tables.frame import Frame, Parquet, distinct
+from madbayes.tables.limits import Unpacked, check_archive, check_columns, check_depth
+from madbayes.tables.text import PACKED, USUAL, read_text
 
 READABLE = (
     "CSV and TSV (plain or .gz), Parquet, Feather, Excel (.xlsx), JSON lines and NumPy (.npy, "
@@ -85,9 +85,11 @@ def _inside(path: Path) -> list[Path]:
     return [p for p in found if not p.name.startswith((".", "_"))] or [path]
 
 
-def read(*files: Path, **text_options: Any) -> Frame:
-    """Read a table by the end of its name, or say why not; the options are those of text."""
+def read(*files: Path, sheet: str | None = None, **text_options: Any) -> Frame:
+    """Read a table by the end of its name, or say why not; other options are those of text."""
     path = files[0]
+    if sheet is not None and (len(files) > 1 or _ending(path) != ".xlsx"):
+        raise UserError(f"--sheet {sheet} is for Excel files, and {path} is none.")
     if len(files) > 1:
         return _read_several(files)
     if not path.exists():
@@ -103,7 +105,7 @@ def read(*files: Path, **text_options: Any) -> Frame:
         if reader is read_text:
             frame = read_text(path, _ending(path), **text_options)
         elif reader is read_xlsx:
-            frame = read_xlsx(path, text_options.get("skip_rows", 0))
+            frame = read_xlsx(path, text_options.get("skip_rows", 0), sheet)
         else:
             frame = reader(path)
     except (UserError, MemoryError):
@@ -241,8 +243,8 @@ def read_json(path: Path) -> Frame:
     return Frame(distinct(table.column_names, notes), table, tuple(notes))
 
 
-def read_xlsx(path: Path, skip_rows: int = 0) -> Frame:
-    """The first sheet that holds anything."""
+def read_xlsx(path: Path, skip_rows: int = 0, name: str | None = None) -> Frame:
+    """The sheet of that name; without one the fullest, because others are covers and notes."""
     try:
         from openpyxl import load_workbook
     except ModuleNotFoundError:
@@ -257,15 +259,21 @@ def read_xlsx(path: Path, skip_rows: int = 0) -> Frame:
     except Exception as error:  # whatever openpyxl says about a file that is not one
         raise UserError(f"{path} could not be read as an Excel file: {one_line(error)}") from error
     notes: list[str] = []
+    titles = [sheet.title for sheet in book.worksheets]
+    if name is not None and name not in titles:
+        near = did_you_mean(name, titles)
+        raise UserError(f"--sheet {name}: {path} has the sheets {', '.join(titles)}.{near}")
+    sheets = {}
     for sheet in book.worksheets:
-        sheet.reset_dimensions()  # as large as its cells, whatever it says
-        rows = [list(row) for row in sheet.iter_rows(values_only=True)]
-        if any(cell is not None for row in rows for cell in row):
-            break
-    else:
+        if name is None or sheet.title == name:
+            sheet.reset_dimensions()  # as large as its cells, whatever it says
+            sheets[sheet.title] = [list(row) for row in sheet.iter_rows(values_only=True)]
+    title = max(sheets, key=lambda t: sum(cell is not None for row in sheets[t] for cell in row))
+    rows = sheets[title]
+    if not any(cell is not None for row in rows for cell in row):
         raise UserError(f"{path} is empty.")
-    if len(book.worksheets) > 1:
-        notes.append(f"of {len(book.worksheets)} sheets {sheet.title!r} was read")
+    if len(titles) > 1 and name is None:
+        notes.append(f"of {len(titles)} sheets {title!r} was read, the fullest; --sheet names one")
     filled = [sum(cell is not None for cell in row) for row in rows]
     first = next((i for i in range(skip_rows, len(rows)) if filled[i]), None)
     if first is None:

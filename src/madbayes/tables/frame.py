@@ -11,8 +11,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet
 
-from madbayes.cli.errors import UserError, one_line
-from madbayes.cli.limits import ROW_GROWTH, check_columns, check_growth
+from madbayes.tables.errors import UserError, one_line
+from madbayes.tables.limits import ROW_GROWTH, check_columns, check_growth
 
 BATCH_ROWS = 65_536
 
@@ -110,7 +110,7 @@ class Frame:
         return list(self.columns.schema.types)
 
     def column(self, j: int) -> pa.ChunkedArray:
-        """Column j, whole; categories as what they stand for."""
+        """TableColumn j, whole; categories as what they stand for."""
         if isinstance(self.columns, np.ndarray):
             return pa.chunked_array([pa.array(np.ascontiguousarray(self.columns[:, j]))])
         column = self.columns.column(j)

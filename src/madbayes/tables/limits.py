@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from madbayes.cli.errors import UserError
+from madbayes.tables.errors import UserError
 
 MOST_COLUMNS = 100_000  # Arrow keeps a buffer for each; ten times as many end the process
 MOST_DEPTH = 64  # of lists and objects in JSON; Arrow's parser calls itself for each

@@ -16,10 +16,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.csv
 
-from madbayes.cli.errors import UserError, one_line
-from madbayes.cli.frame import Frame, distinct
-from madbayes.cli.limits import MOST_LINE, Unpacked, check_columns
-from madbayes.cli.numbers import PLAIN
+from madbayes.tables.errors import UserError, one_line
+from madbayes.tables.frame import Frame, distinct
+from madbayes.tables.limits import MOST_LINE, Unpacked, check_columns
+from madbayes.tables.numbers import PLAIN
 
 USUAL = {".csv": ",", ".tsv": "\t", ".tab": "\t", ".txt": ",", ".data": ",", ".edges": " "}
 DELIMITERS = (",", ";", "\t", "|")
