@@ -110,6 +110,10 @@ def honest():
         yield f"{name} single", cls(300.0, random_state=0).fit(single)
         yield f"{name} sparse", cls(300.0, random_state=0).fit(sparse)
     yield "KFeatures", m.KFeatures(2, random_state=0).fit(X, sample_weight=weight)
+    for shape in ("auto", "round"):
+        yield f"AutoCluster {shape}", m.AutoCluster(shape, random_state=0).fit(X)
+    table = {"age": X[:, 0], "plan": ["basic", "plus", "max"] * (len(X) // 3)}
+    yield "TableEncoder", m.TableEncoder().fit(table)
     short = {"n_iter": 3, "burn_in": 0, "random_state": 0}
     yield "chains", m.DPMixtureGibbs(**short, n_chains=2).fit(X)
     yield "no features", m.IBPGibbs(**short, alpha=1e-9).fit(X * 1e-3)

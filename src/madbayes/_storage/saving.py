@@ -26,7 +26,7 @@ MODEL = Kind(
     "madbayes model", 2, "madbayes model", "model.save", "Copy it again, or save the model again."
 )
 MAX_BYTES = 2**32
-MODELS = (*ESTIMATORS, "Prepared")
+MODELS = (*ESTIMATORS, "Prepared", "TablePipeline")
 
 
 class SaveMixin(ShownMixin):

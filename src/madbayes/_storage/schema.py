@@ -189,7 +189,6 @@ NEEDED: dict[str, tuple[str, ...]] = {
     "SpectralDPMeans": KERNEL,
     "StepwiseKFeatures": FEATURES,
     "TableEncoder": ("n_features_in_", "columns_", "notes_", "recommendation_"),
-    "TablePipeline": (),
 }
 
 # Parts: all their attributes
@@ -312,6 +311,7 @@ PARTS: dict[str, dict[str, Any]] = {
         "whole": flag(),
         "notes": Several((Text(),), any_number=True),
     },
+    "TablePipeline": {"steps": Is(list)},
     "Recommendation": {"output": Text(("numeric", "mixed")), "divergence": Text(), "why": Text()},
     "Prepared": {
         "model": Is(BaseEstimator),
@@ -482,7 +482,9 @@ def check(value: Any, name: str = "", sizes: Sizes | None = None) -> None:
     if isinstance(value, BaseEstimator):
         given = value.get_params(deep=False)
         table = {**PARAMETERS, **FITTED, **DIFFERENT.get(kind, {})}
-        needed = set(NEEDED[kind]) if set(state) - set(given) else set()  # else it is not fitted
+        needed = (
+            set(NEEDED.get(kind, ())) if set(state) - set(given) else set()
+        )  # else it is not fitted
         for key in set(state) - set(given) - set(FITTED):
             if not key.isidentifier() or hasattr(type(value), key):
                 raise Unfit(f"{name}.{key} would hide a part of the estimator")

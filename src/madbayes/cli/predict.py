@@ -19,7 +19,7 @@ from madbayes.cli.prepare import about_gaps, rows_with_gaps, strange_cells
 from madbayes.cli.run import Voice, identifiers
 from madbayes.cli.show import count
 from madbayes.cli.write import number, safe, whole_file
-from madbayes.tables.cells import Column, texts
+from madbayes.tables.cells import TableColumn, texts
 from madbayes.tables.convert import flattened
 from madbayes.tables.encoder import TableEncoder
 from madbayes.tables.errors import UserError, harmless
@@ -117,7 +117,9 @@ def as_pipeline(model: Any) -> TablePipeline:
             names = [f"x{j}" for j in range(getattr(model, "n_features_in_", 0))]
         model = Prepared(model, tuple(PreparedColumn(str(name)) for name in names))
     columns = [
-        Column(c.name, "number" if c.categories is None else "category", categories=c.categories)
+        TableColumn(
+            c.name, "number" if c.categories is None else "category", categories=c.categories
+        )
         for c in model.columns
     ]
     fills = [np.nan if c.fill is None else c.fill for c in model.columns for _ in c.names]

@@ -11,7 +11,7 @@ import numpy as np
 
 from madbayes._rows.sources import scratch
 from madbayes.cli.select import Wishes, wanted_kinds
-from madbayes.tables.cells import Column
+from madbayes.tables.cells import TableColumn
 from madbayes.tables.convert import is_text
 from madbayes.tables.encoder import TableEncoder
 from madbayes.tables.errors import UserError
@@ -36,7 +36,7 @@ class Table:
     left_out: tuple[tuple[str, str], ...] = ()
 
     @property
-    def columns(self) -> list[Column]:
+    def columns(self) -> list[TableColumn]:
         return self.encoder.used_columns_
 
     @property

@@ -23,7 +23,7 @@ from madbayes.cli.select import resolve
 from madbayes.cli.show import count
 from madbayes.cli.summary import describe
 from madbayes.cli.write import TOOL, all_or_nothing, check_folder, write_csv
-from madbayes.tables.cells import Column as Described
+from madbayes.tables.cells import TableColumn as Described
 from madbayes.tables.errors import UserError, harmless
 from madbayes.tables.frame import Frame
 from madbayes.tables.scaling import why_scale
