@@ -1,11 +1,14 @@
 """One source of rows, one executor: the same bits from any table, and states that stay values."""
 
+import pickle
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from sklearn.exceptions import ConvergenceWarning
 
 import madbayes
-from madbayes import DPMeans
+from madbayes import DPMeans, KMeans
 from madbayes._model.open_rows import open_rows
 from madbayes._partition import segment
 from madbayes._partition.lloyd import LloydRows, follow
@@ -151,6 +154,24 @@ def test_threads_of_a_fit_are_those_around_it():
             [i, i + 1, i + 2] for i in range(4)
         ]
     assert together(abs, [-1, -2]) == [1, 2]
+
+
+@pytest.mark.parametrize(
+    "model",
+    [KMeans(9, max_iter=1, tol=0, random_state=0), DPMeans(9.0, algorithm="paper", max_iter=1)],
+)
+def test_warnings_point_to_the_call_of_fit(model):
+    with pytest.warns(ConvergenceWarning) as caught:
+        model.fit(blobs(600, 3, 20))
+    assert caught[0].filename == __file__
+
+
+def test_rows_travel_without_their_views():
+    rows = Rows(np.arange(6.0).reshape(3, 2))
+    rows.views[0, 3] = [rows.X[:2], rows.X[2:]]
+    again = pickle.loads(pickle.dumps(rows))
+    assert again.views == {} and len(rows.views) == 1
+    np.testing.assert_array_equal(again.X, rows.X)
 
 
 def test_what_dask_knows_of_the_size_of_rows():

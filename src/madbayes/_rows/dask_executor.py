@@ -71,7 +71,8 @@ class Workers:
         return fetch([work(function, *each, *args) for each in zip(*columns, strict=True)])
 
     def once(self, function: Callable[..., Any], *args: Any) -> Any:
-        return keep([work(function, *args)])[0]
+        """A task of the call that it is an argument of."""
+        return work(function, *args)
 
     def fetch(self, results: Sequence[Any]) -> list:
         return fetch(results)
@@ -154,7 +155,7 @@ def remote() -> bool:
     return client() is not None
 
 
-def lanes() -> int:
+def shares_wanted() -> int:
     """So many shares keep everybody busy: two for each thread."""
     active = client()
     threads = count_jobs(None) if active is None else sum(active.nthreads().values())

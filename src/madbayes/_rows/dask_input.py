@@ -9,7 +9,7 @@ import numpy as np
 from sklearn.utils.validation import validate_data
 
 from madbayes._rows.checks import DTYPES, HEAVIEST
-from madbayes._rows.dask_executor import fetch, keep, lanes, remote, task
+from madbayes._rows.dask_executor import fetch, keep, remote, shares_wanted, task
 from madbayes._rows.dask_table import (
     SHARE_BYTES,
     DaskRows,
@@ -34,7 +34,7 @@ def open_dask(model: Any, X: Any, sample_weight: Any = None, *, unit: bool = Fal
         )
     cuts = segments(n, 1)
     dtype = np.dtype(X.dtype if X.dtype in DTYPES else np.float64)
-    spans = bundle(cuts, max(lanes(), -(-n * X.shape[1] * dtype.itemsize // SHARE_BYTES)))
+    spans = bundle(cuts, max(shares_wanted(), -(-n * X.shape[1] * dtype.itemsize // SHARE_BYTES)))
     starts = np.r_[0, np.cumsum(chunks)]
     loaded = [
         task(load, block, str(X.dtype), str(dtype), at, int(starts[at]), X.shape[1])

@@ -31,7 +31,7 @@ class Executor(Protocol):
         """The same as `map`, and the results come to this process."""
 
     def once(self, function: Callable[..., Any], *args: Any) -> Any:
-        """`function(*args)`, made once for everybody: an item of the `args` of other calls."""
+        """`function(*args)`, made once for all shares: an item of `args` of one other call."""
 
     def fetch(self, results: Sequence[Any]) -> list:
         """Results of `map`, here."""

@@ -72,6 +72,10 @@ class Rows:
         size = self.X.data.nbytes if self.sparse else getattr(self.X, "nbytes", 0)
         return int(size + self.weight.nbytes)
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Without the views, which would be sent as rows of their own."""
+        return {**self.__dict__, "views": {}}
+
     @property
     def in_memory(self) -> bool:
         return not on_disk(self.X)

@@ -18,7 +18,7 @@ from madbayes.features import row_kernels as kernels
 from madbayes.features import segment
 from madbayes.features.bounds import UNBOUND, Bounds
 from madbayes.features.row_kernels import COORDINATE, EXACT, MEASURE, NODES, SOME
-from madbayes.features.segment import Held
+from madbayes.features.segment import State
 from madbayes.features.tree_kernels import triangle
 
 
@@ -40,7 +40,7 @@ class Allocation:
         self.S = np.zeros((0, 0))  # ZᵀWZ
         self._T = np.zeros((0, self.d))  # ZᵀW(X - ZA), until `refit` has made it zero
         self._opens = True  # rows opened features in the last pass of `open_in_turn`
-        self.held = self.executor.map(segment.nothing, self.shares, args=(0,))
+        self.states = self.executor.map(segment.nothing, self.shares, args=(0,))
         self.measure()
 
     @property
@@ -50,27 +50,27 @@ class Allocation:
     @property
     def Z(self) -> np.ndarray:
         """All rows; in this process only."""
-        return self.held[0].Z
+        return self.states[0].Z
 
     @Z.setter
     def Z(self, Z: np.ndarray) -> None:
-        self.held = [Held(Z, self.error)]
+        self.states = [State(Z, self.error)]
 
     @property
     def error(self) -> np.ndarray:
         """‖x_n - z_n A‖² in the last pass; in this process only."""
-        return self.held[0].error
+        return self.states[0].error
 
     def one_pass(self) -> float:
         """What a pass costs that only measures."""
         return float(self.n * (1 + self.K) * (self.d + self.K))
 
     def save(self) -> tuple:
-        held = self.held if self.remote else [held.copy() for held in self.held]
-        return held, self.A.copy(), self.S.copy(), self.rss
+        states = self.states if self.remote else [state.copy() for state in self.states]
+        return states, self.A.copy(), self.S.copy(), self.rss
 
     def restore(self, saved: tuple) -> None:
-        self.held, self.A, self.S, self.rss = saved
+        self.states, self.A, self.S, self.rss = saved
         self._T = np.zeros_like(self.A)
 
     def put(self, Z: np.ndarray, A: np.ndarray) -> None:
@@ -82,7 +82,7 @@ class Allocation:
     def put_features(self, A: np.ndarray) -> None:
         """Start from features that no row has yet."""
         self.A = np.array(A, dtype=np.float64, order="C")
-        self.held = self.executor.map(segment.nothing, self.shares, args=(len(A),))
+        self.states = self.executor.map(segment.nothing, self.shares, args=(len(A),))
         self.measure()
 
     # Passes over all rows
@@ -131,14 +131,14 @@ class Allocation:
         if self.remote:
             args = self.executor.once(np.array, self.A), how, self.most_nodes
             shares = self.rows.shares
-            self.held = self.executor.change(segment.pass_of_its_own, shares, self.held, *args)
-            parts = self.executor.ask(segment.parts_of, self.held)
+            self.states = self.executor.change(segment.pass_of_its_own, shares, self.states, *args)
+            parts = self.executor.ask(segment.parts_of, self.states)
         else:
             probe = self._rows_with_z
             told = segment.make_pass(self.A, how, self.n, self.most_nodes, probe, bounds)
-            views = [self.held[0].rows(a, b, bounds.reach) for a, b in self.rows.spans]
+            views = [self.states[0].rows(a, b, bounds.reach) for a, b in self.rows.spans]
             found = self.executor.change(segment.one_pass, self.rows.shares, views, told)
-            parts = [held.parts for held in found]
+            parts = [state.parts for state in found]
         return [part for share in parts for part in share]
 
     def _rows_with_z(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -148,12 +148,12 @@ class Allocation:
         """Rows one after another, wherever they are, see the features that rows before them opened;
         returns how many z changed."""
         args = penalty, cap
-        held, new, flips = in_turn(
-            self.executor, segment.rows_in_turn, self.shares, self.held, self.A, args, self._opens
+        states, new, flips = in_turn(
+            self.executor, segment.rows_in_turn, self.shares, self.states, self.A, args, self._opens
         )
         self._opens = len(new) > len(self.A)
         self.A = new
-        self.held = self.executor.map(segment.padded, held, args=(self.K,))
+        self.states = self.executor.map(segment.padded, states, args=(self.K,))
         return sum(flips)
 
     # Steps on K×K matrices
@@ -216,11 +216,13 @@ class Allocation:
         self._T = np.zeros_like(self.A)
 
     def _keep_columns(self, keep: np.ndarray) -> None:
-        self.held = self.executor.map(segment.with_columns, self.held, args=(np.flatnonzero(keep),))
+        self.states = self.executor.map(
+            segment.with_columns, self.states, args=(np.flatnonzero(keep),)
+        )
 
     def everybody(self) -> list[Any]:
         """A feature that all rows have, for `add`."""
-        return self.executor.map(segment.everybody, self.held)
+        return self.executor.map(segment.everybody, self.states)
 
     def residuals(self, rows: np.ndarray) -> np.ndarray:
         """What the features leave of some rows."""
@@ -230,32 +232,32 @@ class Allocation:
         else:
             at = np.searchsorted([b for _, b in self.rows.spans], rows, side="right")
             for s in np.unique(at):
-                some, each = at == s, ([self.shares[s]], [self.held[s]])
+                some, each = at == s, ([self.shares[s]], [self.states[s]])
                 index = rows[some] - self.rows.spans[s][0]
                 X[some], Z[some] = self.executor.ask(segment.rows_with_z, *each, args=(index,))[0]
         return X - Z.astype(np.float64) @ self.A
 
     def add(self, z: list[Any], a: np.ndarray) -> None:
         """One more feature; follow with a pass. `z`: what each share says of its rows."""
-        self.held = self.executor.map(segment.with_more, self.held, z)
+        self.states = self.executor.map(segment.with_more, self.states, z)
         self.A = np.vstack([self.A, a])
 
     def column_sums(self) -> np.ndarray:
         """How many rows have each feature, by weight."""
-        return np.sum(self.executor.ask(segment.column_sums, self.shares, self.held), axis=0)
+        return np.sum(self.executor.ask(segment.column_sums, self.shares, self.states), axis=0)
 
     # Births
 
     def draw(self, rng: np.random.RandomState, count: int) -> np.ndarray:
         """Rows with probability proportional to their squared error (BKJ 5)."""
-        each = self.shares, self.held
+        each = self.shares, self.states
         reached = np.array([0.0, *self.executor.fold(segment.add_errors, 0.0, *each, every=True)])
         if not reached[-1] > 0:
             return np.zeros(0, dtype=np.intp)
         at, found = rng.random_sample(count) * reached[-1], np.empty(count, dtype=np.intp)
-        of = np.minimum(np.searchsorted(reached[1:], at, side="right"), len(self.held) - 1)
+        of = np.minimum(np.searchsorted(reached[1:], at, side="right"), len(self.states) - 1)
         for s in np.unique(of):
-            columns = [reached[s]], [self.shares[s]], [self.held[s]]
+            columns = [reached[s]], [self.shares[s]], [self.states[s]]
             places = self.executor.ask(segment.places_of, *columns, args=(at[of == s],))
             found[of == s] = places[0]
         return found
@@ -287,11 +289,11 @@ class Allocation:
         self.work += self.n * (2 + self.K) * self.d
         if self.remote:
             args = self.executor.once(np.array, self.A), a
-            return self.executor.map(segment.nearer, self.shares, self.held, args=args)
+            return self.executor.map(segment.nearer, self.shares, self.states, args=args)
         return [self._grow(a[None], False)[0][:, 0]]
 
     def _grow(self, seeds: np.ndarray, everybody: bool) -> tuple[Any, Any, Any]:
-        views = [self.held[0].rows(a, b) for a, b in self.rows.spans]
+        views = [self.states[0].rows(a, b) for a, b in self.rows.spans]
         args = self.A, seeds, everybody
         parts = self.executor.map(segment.grow, self.rows.shares, views, args=args)
         on, count, total = zip(*parts, strict=True)

@@ -1,6 +1,6 @@
 """What happens to the rows of a share of a feature model, as functions: (share, state, …) → state.
 
-The state of a share is a `Held`: Z and the errors of its rows. `Allocation` maps these functions
+The state of a share is a `State`: Z and the errors of its rows. `Allocation` maps these functions
 over the shares of a table, in threads or where Dask has the rows. `one_pass` writes into the state
 that it is given (an executor that needs it unchanged hands over a copy); the others leave it alone.
 """
@@ -28,7 +28,7 @@ NO_REACH = np.empty((0, 2))
 Part = tuple[int, float, np.ndarray, np.ndarray, float]
 
 
-class Held(NamedTuple):
+class State(NamedTuple):
     """What is remembered of the rows of a share."""
 
     Z: np.ndarray  # (rows, K) uint8
@@ -36,12 +36,12 @@ class Held(NamedTuple):
     reach: np.ndarray = NO_REACH  # see `bounds`
     parts: tuple[Part, ...] = ()  # of each segment, what the last pass found
 
-    def copy(self) -> "Held":
-        return Held(self.Z.copy(), self.error.copy())
+    def copy(self) -> "State":
+        return State(self.Z.copy(), self.error.copy())
 
-    def rows(self, a: int, b: int, reach: np.ndarray = NO_REACH) -> "Held":
+    def rows(self, a: int, b: int, reach: np.ndarray = NO_REACH) -> "State":
         """Views of some rows."""
-        return Held(self.Z[a:b], self.error[a:b], reach[a:b])
+        return State(self.Z[a:b], self.error[a:b], reach[a:b])
 
 
 class Pass(NamedTuple):
@@ -93,7 +93,7 @@ def read_pieces(rows: Rows, cut: Cut) -> Iterator[tuple[int, int, np.ndarray]]:
 # Passes
 
 
-def one_pass(share: Share, held: Held, told: Pass) -> Held:
+def one_pass(share: Share, state: State, told: Pass) -> State:
     """Of each segment: changes, squared error, ZᵀWZ, ZᵀW(X - ZA), and what it cost beyond a pass
     that only measures."""
     parts, (K, d), first = [], told.A.shape, share.first
@@ -102,36 +102,36 @@ def one_pass(share: Share, held: Held, told: Pass) -> Held:
         S, T = np.zeros((K, K)), np.zeros((K, d))
         for i, j, X in pieces(share.rows, cut):
             here = slice(i - first, j - first)
-            Z, reach = held.Z[here], held.reach[here]
+            Z, reach = state.Z[here], state.reach[here]
             met = meet(X, Z, told.A, told.sums, told.how == SOME, reach, told.moved)
             flips, error, nodes = kernels.allocate(
                 *(X, share.rows.weight[i:j], Z, told.A, told.G, told.L, told.sums.plain, met),
-                *(told.ease, told.most_nodes, told.how, reach, told.moved, held.error[here]),
+                *(told.ease, told.most_nodes, told.how, reach, told.moved, state.error[here]),
                 *(S, T),
             )
             changed, rss, cost = changed + flips, rss + error, cost + nodes * NODE
         parts.append((changed, rss, S, T, cost))
-    return held._replace(parts=tuple(parts))
+    return state._replace(parts=tuple(parts))
 
 
-def pass_of_its_own(share: Share, held: Held, A: np.ndarray, how: int, most_nodes: int) -> Held:
+def pass_of_its_own(share: Share, state: State, A: np.ndarray, how: int, most_nodes: int) -> State:
     """The same for a share that is not in this process: it prepares the pass for its own rows."""
 
     def probe(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        return share.rows.take(share.first + rows), held.Z[rows]
+        return share.rows.take(share.first + rows), state.Z[rows]
 
-    told = make_pass(A, how, len(held.Z), most_nodes, probe)
-    return one_pass(share, held, told)
+    told = make_pass(A, how, len(state.Z), most_nodes, probe)
+    return one_pass(share, state, told)
 
 
 def rows_in_turn(
-    share: Share, held: Held, A: np.ndarray, penalty: float, cap: int
-) -> tuple[Held, np.ndarray, int]:
+    share: Share, state: State, A: np.ndarray, penalty: float, cap: int
+) -> tuple[State, np.ndarray, int]:
     """BP-means step 1 (BKJ 3): rows in order, features with one row opened on the way.
 
     The state, the features that were opened, and how many z changed.
     """
-    known, Z, count = len(A), padded(held, len(A)).Z.copy(), np.zeros(1, dtype=np.int64)
+    known, Z, count = len(A), padded(state, len(A)).Z.copy(), np.zeros(1, dtype=np.int64)
     for a, b, block in pieces(share.rows, (share.first, share.last)):
         row, why, here = 0, OPEN, slice(a - share.first, b - share.first)
         while why != DONE:
@@ -145,88 +145,88 @@ def rows_in_turn(
                 Z, A = np.column_stack([Z, mine.astype(np.uint8)]), np.vstack([A, e])
                 count[0] += 1
                 row += 1
-    return Held(Z, held.error), A[known:], int(count[0])
+    return State(Z, state.error), A[known:], int(count[0])
 
 
 def grow(
-    share: Share, held: Held, A: np.ndarray, seeds: np.ndarray, everybody: bool
+    share: Share, state: State, A: np.ndarray, seeds: np.ndarray, everybody: bool
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Which rows are better off with each seed, how many, and the sum of their residuals."""
-    on = np.empty((len(held.Z), len(seeds)), dtype=np.uint8)
+    on = np.empty((len(state.Z), len(seeds)), dtype=np.uint8)
     count, total = np.zeros(len(seeds)), np.zeros(seeds.shape)
     for cut in share.cuts:
         for i, j, X in pieces(share.rows, cut):
             here = slice(i - share.first, j - share.first)
             weight = share.rows.weight[i:j]
-            grow_seeds(X, weight, held.Z[here], A, seeds, everybody, on[here], count, total)
+            grow_seeds(X, weight, state.Z[here], A, seeds, everybody, on[here], count, total)
     return on, count, total
 
 
-def nearer(share: Share, held: Held, A: np.ndarray, a: np.ndarray) -> np.ndarray:
+def nearer(share: Share, state: State, A: np.ndarray, a: np.ndarray) -> np.ndarray:
     """The rows that are better off with `a` added to what they have."""
-    return grow(share, held, A, a[None], False)[0][:, 0]
+    return grow(share, state, A, a[None], False)[0][:, 0]
 
 
 # Other features
 
 
-def nothing(share: Share, K: int) -> Held:
+def nothing(share: Share, K: int) -> State:
     """No row has any of K features."""
     m = share.last - share.first
-    return Held(np.zeros((m, K), np.uint8), np.zeros(m))
+    return State(np.zeros((m, K), np.uint8), np.zeros(m))
 
 
-def everybody(held: Held) -> np.ndarray:
+def everybody(state: State) -> np.ndarray:
     """A feature that all rows have."""
-    return np.ones(len(held.Z), np.uint8)
+    return np.ones(len(state.Z), np.uint8)
 
 
-def with_more(held: Held, z: np.ndarray) -> Held:
-    return Held(np.column_stack([held.Z, z.astype(np.uint8)]), held.error)
+def with_more(state: State, z: np.ndarray) -> State:
+    return State(np.column_stack([state.Z, z.astype(np.uint8)]), state.error)
 
 
-def with_columns(held: Held, columns: np.ndarray) -> Held:
-    return Held(np.ascontiguousarray(held.Z[:, columns]), held.error)
+def with_columns(state: State, columns: np.ndarray) -> State:
+    return State(np.ascontiguousarray(state.Z[:, columns]), state.error)
 
 
-def padded(held: Held, K: int) -> Held:
+def padded(state: State, K: int) -> State:
     """With columns of features that no row of the share has."""
-    more = K - held.Z.shape[1]
+    more = K - state.Z.shape[1]
     if not more:
-        return held
-    return Held(np.column_stack([held.Z, np.zeros((len(held.Z), more), np.uint8)]), held.error)
+        return state
+    return State(np.column_stack([state.Z, np.zeros((len(state.Z), more), np.uint8)]), state.error)
 
 
 # Questions
 
 
-def parts_of(held: Held) -> tuple[Part, ...]:
-    return held.parts
+def parts_of(state: State) -> tuple[Part, ...]:
+    return state.parts
 
 
-def z_of(held: Held) -> np.ndarray:
-    return held.Z
+def z_of(state: State) -> np.ndarray:
+    return state.Z
 
 
-def column_sums(share: Share, held: Held) -> np.ndarray:
-    return held.Z.T @ share.weights()
+def column_sums(share: Share, state: State) -> np.ndarray:
+    return state.Z.T @ share.weights()
 
 
-def rows_with_z(share: Share, held: Held, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    return share.rows.take(share.first + rows), held.Z[rows]
+def rows_with_z(share: Share, state: State, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    return share.rows.take(share.first + rows), state.Z[rows]
 
 
-def add_errors(total: float, share: Share, held: Held) -> float:
+def add_errors(total: float, share: Share, state: State) -> float:
     """`total` and the errors of the rows, added one after the other."""
-    return float(np.cumsum(np.r_[total, errors(share, held)])[-1])
+    return float(np.cumsum(np.r_[total, errors(share, state)])[-1])
 
 
-def places_of(total: float, share: Share, held: Held, at: np.ndarray) -> np.ndarray:
+def places_of(total: float, share: Share, state: State, at: np.ndarray) -> np.ndarray:
     """The rows of the table whose errors take the sum beyond each of `at`."""
-    reached = np.cumsum(np.r_[total, errors(share, held)])[1:]
+    reached = np.cumsum(np.r_[total, errors(share, state)])[1:]
     rows = np.minimum(np.searchsorted(reached, at, side="right"), len(reached) - 1)
     return share.start + share.first + rows
 
 
-def errors(share: Share, held: Held) -> np.ndarray:
-    return held.error * share.weight if share.rows.weighted else held.error
+def errors(share: Share, state: State) -> np.ndarray:
+    return state.error * share.weight if share.rows.weighted else state.error

@@ -156,7 +156,7 @@ def finish(
     objective = state.rss + penalty * state.K
     fell = [J for i, J in enumerate(history) if J > objective and (i == 0 or J < min(history[:i]))]
     fell.append(objective)  # rounding aside, the objective on the way
-    Z = state.held if state.remote else state.Z
+    Z = state.states if state.remote else state.Z
     return Features(Z, state.A, objective, fell, n_iter, converged)
 
 
@@ -164,13 +164,13 @@ def in_order(result: Features, table: Table, sorts: bool) -> Features:
     """The result as a model keeps it; with `sorts` the features that most rows have first."""
     if not table.remote:
         return by_size(result, table.weight) if sorts else result
-    executor, held = table.rows.executor, result.assignments
+    executor, states = table.rows.executor, result.assignments
     order = np.arange(len(result.components))
     if sorts:
-        counts = np.sum(executor.ask(column_sums, table.rows.shares, held), axis=0)
+        counts = np.sum(executor.ask(column_sums, table.rows.shares, states), axis=0)
         order = np.argsort(-counts, kind="stable")
-        held = executor.map(with_columns, held, args=(order,))
-    Z = table.rows.public(executor.map(z_of, held), np.uint8, len(order))
+        states = executor.map(with_columns, states, args=(order,))
+    Z = table.rows.public(executor.map(z_of, states), np.uint8, len(order))
     return replace(result, assignments=Z, components=result.components[order])
 
 

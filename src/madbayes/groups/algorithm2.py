@@ -36,7 +36,7 @@ from madbayes.groups.grouped_rows import Grouped
 
 
 @dataclass(frozen=True)
-class Sharing:
+class SharedClustering:
     """Global labels of the grouped rows, and how they were found."""
 
     labels: Any  # for each share, where there are several
@@ -134,7 +134,7 @@ class GroupedLabels:
         return self.error(centers) + local * n_local + glob * len(centers)
 
 
-def algorithm2(state: GroupedLabels, local: float, glob: float, max_iter: int) -> Sharing:
+def algorithm2(state: GroupedLabels, local: float, glob: float, max_iter: int) -> SharedClustering:
     """KJ Algorithm 2."""
     centers = state.update_means()  # 1., 2.
     history: list[float] = []
@@ -147,10 +147,10 @@ def algorithm2(state: GroupedLabels, local: float, glob: float, max_iter: int) -
         F = state.objective(centers, local, glob)
         history.append(min(F, history[-1]) if history else F)  # not even by rounding
         converged = state.unchanged()
-    return Sharing(state.z, history, len(history), converged)
+    return SharedClustering(state.z, history, len(history), converged)
 
 
-def hard_hdp(rows: Grouped, local: float, glob: float, max_iter: int) -> Sharing:
+def hard_hdp(rows: Grouped, local: float, glob: float, max_iter: int) -> SharedClustering:
     """The same for rows in this process."""
     one = GroupShare(rows.X, rows.w, rows.start, 0)
     state = GroupedLabels([one], [np.zeros(len(rows.X), np.int64)], rows.X.shape[1], HERE)

@@ -13,7 +13,7 @@ from madbayes._search.division import Division
 from madbayes._search.driver import by_size, search
 from madbayes._search.number import printed_number
 from madbayes._search.price import SharedPrice
-from madbayes.groups.algorithm2 import Sharing, hard_hdp
+from madbayes.groups.algorithm2 import SharedClustering, hard_hdp
 from madbayes.groups.farthest import group_gap, local_gap
 from madbayes.groups.grouped_rows import (
     Grouped,
@@ -118,7 +118,7 @@ class SharedClusters:
         rows = put_together(X, weight, groups)
         local, glob, path = self._penalties(rows, options)
         if self.algorithm == "paper":
-            local, glob, found = self._print(rows, local, glob, path, options)
+            local, glob, found = self._fit_paper(rows, local, glob, path, options)
         else:
             found = self._search(rows, local, glob, options)
         warn_if_unfinished(self, found.converged)
@@ -138,7 +138,7 @@ class SharedClusters:
     def _store_found(
         self,
         names: np.ndarray,
-        found: Sharing,
+        found: SharedClustering,
         used: sp.csr_array,
         inertia: float,
         penalties: tuple[float, float],
@@ -171,7 +171,9 @@ class SharedClusters:
         automatic = "auto" in (local, glob)
         return *found[:2], found[2] if automatic else None
 
-    def _search(self, rows: Grouped, local: float, glob: float, options: Options) -> Sharing:
+    def _search(
+        self, rows: Grouped, local: float, glob: float, options: Options
+    ) -> SharedClustering:
         """The search, from Algorithm 2 among others; clusters from the heaviest to the lightest."""
         printed = hard_hdp(rows, local, glob, options.max_iter)
         price = SharedPrice(glob, len(rows.X), local=local)
@@ -181,23 +183,23 @@ class SharedClusters:
             labels=[printed.labels],
         )
         rank = by_size(found.centers, found.weights)
-        return Sharing(np.argsort(rank)[found.labels], history, len(history), True)
+        return SharedClustering(np.argsort(rank)[found.labels], history, len(history), True)
 
-    def _print(
+    def _fit_paper(
         self,
         rows: Grouped,
         local: float,
         glob: float,
         path: Staircase | None,
         options: Options,
-    ) -> tuple[float, float, Sharing]:
+    ) -> tuple[float, float, SharedClustering]:
         """Algorithm 2; where a number was chosen, at penalties of its own scale that give it."""
         if path is None or "auto" not in (self.penalty_local, self.penalty_global):
             return local, glob, hard_hdp(rows, local, glob, options.max_iter)
         number = path.best().number
         share = float(np.clip(local / (local + glob), 0.1, 0.9))
 
-        def solve(total: float) -> Sharing:
+        def solve(total: float) -> SharedClustering:
             return hard_hdp(rows, share * total, (1 - share) * total, options.max_iter)
 
         first = first_gap(Rows(rows.X, weight=rows.w), number)

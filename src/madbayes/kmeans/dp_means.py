@@ -19,7 +19,7 @@ from madbayes.howmany.staircase import Staircase
 from madbayes.kmeans.algorithm1 import dp_means
 from madbayes.kmeans.farthest import first_gap, largest_gap
 from madbayes.kmeans.search_rows import Clustering
-from madbayes.kmeans.solve import Problem, bring_here, keep_core, search_table
+from madbayes.kmeans.solve import FitInput, bring_here, keep_core, search_table
 
 FEW_VALUES = 2**11  # up to which one thread is quicker than several
 
@@ -150,15 +150,15 @@ class DPMeans(CentersMixin):
         rows = bring_here(given) if self.algorithm == "search" else given
         path = None
         with workers(self.n_jobs, enough=rows.n * rows.d > FEW_VALUES):
-            problem = Problem(rows, measure_to_fit(rows), options)
-            file, options = checkpoint_of(self, rows, problem.frame, options)
-            problem = replace(problem, options=options)
+            frame = measure_to_fit(rows)
+            file, options = checkpoint_of(self, rows, frame, options)
+            inputs = FitInput(rows, frame, options)
             if options.penalty == "auto":
-                path = problem.path()
+                path = inputs.path()
             if self.algorithm == "search":
-                result, penalty, core = search_table(problem, path)
+                result, penalty, core = search_table(inputs, path)
             else:
-                result, penalty, core = *self._print(problem, path, file), None
+                result, penalty, core = *self._fit_paper(inputs, path, file), None
             remarks = keep_core(self, core, rows.n)
             warn_if_unfinished(self, result.converged)
             if path is not None:
@@ -169,11 +169,11 @@ class DPMeans(CentersMixin):
             file.remove()
         return self
 
-    def _print(
-        self, problem: Problem, path: Staircase | None, file: Checkpoint | None
+    def _fit_paper(
+        self, inputs: FitInput, path: Staircase | None, file: Checkpoint | None
     ) -> tuple[Clustering, float]:
         """Algorithm 1, at a penalty or at one that gives the number of clusters that was chosen."""
-        options, rows, frame = problem.options, problem.rows, problem.frame
+        options, rows, frame = inputs.options, inputs.rows, inputs.frame
         if self.order == "random":
             rows = rows.shuffled(options.random_state)
         known = {} if file is None or file.past is None else dict(file.past["known"])

@@ -32,7 +32,7 @@ from madbayes._rows.row_kernels import distances_to
 from madbayes._rows.threads import workers
 from madbayes._search.driver import never_rising
 from madbayes.kmeans.search_rows import Clustering
-from madbayes.kmeans.solve import Problem, bring_here, keep_core, search_fixed
+from madbayes.kmeans.solve import Core, FitInput, bring_here, keep_core, search_fixed
 from madbayes.kmeans.starts import count_starts, first_centers
 
 FEW_PRODUCTS = 2**24  # in a pass, up to which one thread is quicker than several
@@ -112,14 +112,14 @@ def lloyd(
     return Clustering(partition.labels, centers, inertia, inertia, history, n_iter, converged)
 
 
-def best_start(model: Any, X: Any, k: int, problem: Problem, file: Any) -> Clustering:
+def best_start(model: Any, X: Any, k: int, inputs: FitInput, file: Any) -> Clustering:
     """Lloyd's passes from one or more starts, each on a partition of its own; the best."""
     past = {} if file is None or file.past is None else file.past
     best: Any = past.get("best")
-    options, tol = problem.options, None
+    options, tol = inputs.options, None
     rng = options.random_state
     for start in range(past.get("start", 0), count_starts(model.init, model.n_init)):
-        partition = Partition(problem.rows, problem.frame)
+        partition = Partition(inputs.rows, inputs.frame)
         fresh = file is None or file.past is None  # else it goes on from the centres in the file
         centers: Any = first_centers(model.init, X, partition, k, rng) if fresh else None
         if tol is None:  # the same for all starts
@@ -277,7 +277,12 @@ class KMeans(CentersMixin):
         search = self.algorithm == "search"
         with workers(self.n_jobs, enough=search or given.n * given.d * k > FEW_PRODUCTS):
             rows = bring_here(given) if search else given
-            best = self._search(rows, k, options) if search else self._restart(X, rows, k, options)
+            core = None
+            if search:
+                best, core = self._search(rows, k, options)
+            else:
+                best = self._restart(X, rows, k, options)
+            keep_core(self, core, rows.n)
             best = without_empty(rows, best)
             self._store(given, best, k)
             self._calibrate_rows(rows, best.labels)
@@ -300,14 +305,14 @@ class KMeans(CentersMixin):
                 f"Number of distinct clusters ({best.k}) found smaller than n_clusters ({k}). "
                 "Possibly due to duplicate points in X.",
                 ConvergenceWarning,
-                stacklevel=4,
+                stacklevel=3,
             )
         elif not best.converged:
             warnings.warn(
                 f"KMeans did not converge in max_iter={self.max_iter} passes; rows still change "
                 "their cluster. Raise max_iter or tol.",
                 ConvergenceWarning,
-                stacklevel=4,
+                stacklevel=3,
             )
         self.labels_ = rows.public(best.labels)
         self._store_centers(best.centers, rows.dtype)
@@ -326,19 +331,17 @@ class KMeans(CentersMixin):
                 f"checkpoint={self.checkpoint!r} keeps one start of a Dask table, and n_init asks "
                 f"for {starts}. Use n_init=1."
             )
-        best = best_start(self, X, k, Problem(arranged, frame, options), file)
+        best = best_start(self, X, k, FitInput(arranged, frame, options), file)
         return replace(best, labels=arranged.restored(best.labels))
 
-    def _search(self, rows: Any, k: int, options: Options) -> Clustering:
+    def _search(self, rows: Any, k: int, options: Options) -> tuple[Clustering, Core | None]:
         """The search of `DPMeans`, with as many clusters as asked for and no price on them."""
         if not isinstance(self.init, str) or self.init != "k-means++":
             raise ValueError(
                 f"init={self.init!r} is for algorithm='paper'; the search has its own starts."
             )
-        problem = Problem(rows, measure_to_fit(rows), options)
-        checkpoint_of(self, rows, problem.frame, options)  # complains if there is one
+        frame = measure_to_fit(rows)
+        checkpoint_of(self, rows, frame, options)  # complains if there is one
         if (exact := each_its_own(rows, k)) is not None:
-            return exact
-        result, core = search_fixed(problem, k)
-        keep_core(self, core, rows.n)
-        return result
+            return exact, None
+        return search_fixed(FitInput(rows, frame, options), k)

@@ -42,11 +42,11 @@ GAIN = 1e-4  # a pass that gains less is the last …
 PASSES = 30  # … and so is this one
 PATH_ROWS = 2**16  # rows of a large Dask table that are asked how many clusters there are
 
-Solve = Callable[["Problem"], tuple[Clustering, float]]
+Solve = Callable[["FitInput"], tuple[Clustering, float]]
 
 
 @dataclass(frozen=True)
-class Problem:
+class FitInput:
     """Checked rows, where they lie, and checked parameters."""
 
     rows: Any  # `Rows` or `DaskRows`
@@ -111,7 +111,7 @@ def keep_core(model: Any, core: Core | None, n: int) -> tuple[str, ...]:
             f"the search saw a coreset of {core.size:,} of {n:,} rows, on which the squared error "
             f"is {core.error:+.0%} off: the clusters are so small that hardly any of their rows "
             "are in it. Use a larger penalty or fewer clusters, or load the rows: np.array(X).",
-            stacklevel=4,
+            stacklevel=3,
         )
     return (
         f"Searched on a coreset of {core.size:,} of {n:,} rows, then settled on all of them; the "
@@ -119,17 +119,17 @@ def keep_core(model: Any, core: Core | None, n: int) -> tuple[str, ...]:
     )
 
 
-def search_table(problem: Problem, path: Staircase | None) -> tuple[Clustering, float, Core | None]:
+def search_table(inputs: FitInput, path: Staircase | None) -> tuple[Clustering, float, Core | None]:
     """The search, at a penalty or for the number of clusters that was chosen."""
-    if not problem.large:
-        return *search_here(problem, path), None
-    given = path is None and not isinstance(problem.options.penalty, str)
-    return through_coreset(problem, lambda small: search_here(small, path), opens=given)
+    if not inputs.large:
+        return *search_here(inputs, path), None
+    given = path is None and not isinstance(inputs.options.penalty, str)
+    return through_coreset(inputs, lambda small: search_here(small, path), opens=given)
 
 
-def search_here(problem: Problem, path: Staircase | None) -> tuple[Clustering, float]:
+def search_here(inputs: FitInput, path: Staircase | None) -> tuple[Clustering, float]:
     """The same in memory."""
-    options, table = problem.options, problem.table()
+    options, table = inputs.options, inputs.table()
     n, common = table.used.size, options.for_search()
     if path is None and options.penalty != "farthest-first":
         penalty = options.penalty
@@ -149,49 +149,49 @@ def search_here(problem: Problem, path: Staircase | None) -> tuple[Clustering, f
     return table.result(found, history, penalty), penalty
 
 
-def search_fixed(problem: Problem, k: int) -> tuple[Clustering, Core | None]:
+def search_fixed(inputs: FitInput, k: int) -> tuple[Clustering, Core | None]:
     """The search for exactly k clusters, which cost nothing."""
 
-    def solve(problem: Problem) -> tuple[Clustering, float]:
-        table = problem.table()
+    def solve(inputs: FitInput) -> tuple[Clustering, float]:
+        table = inputs.table()
         space = table.space(fixed(k, table.used.size))
-        found, history = search(space, **problem.options.for_search())
+        found, history = search(space, **inputs.options.for_search())
         return table.result(found, history, 0.0), 0.0
 
-    if not problem.large:
-        return solve(problem)[0], None
-    result, _, core = through_coreset(problem, solve)
+    if not inputs.large:
+        return solve(inputs)[0], None
+    result, _, core = through_coreset(inputs, solve)
     return result, core
 
 
 def through_coreset(
-    problem: Problem, solve: Solve, *, opens: bool = False
+    inputs: FitInput, solve: Solve, *, opens: bool = False
 ) -> tuple[Clustering, float, Core]:
     """1. to 5. With `opens` the penalty decides the number, otherwise the number stays."""
-    cap = problem.options.cap
-    found, penalty, size, cost = search_core(problem, solve)  # 1., 2.
+    cap = inputs.options.cap
+    found, penalty, size, cost = search_core(inputs, solve)  # 1., 2.
 
-    partition, centers = Partition(problem.rows, problem.frame), found.centers
+    partition, centers = Partition(inputs.rows, inputs.frame), found.centers
     partition.assign(centers)  # 3.
     error = cost / partition.sse - 1.0 if partition.sse > 0 else 0.0
     if opens:
         centers = merge(partition, centers, penalty, cap)  # 4.
         if len(centers) != found.k:
-            partition = Partition(problem.rows, problem.frame)
+            partition = Partition(inputs.rows, inputs.frame)
     result = settle(partition, centers, penalty, cap, opens)  # 5.
     return result, penalty, Core(size, float(error))
 
 
-def search_core(problem: Problem, solve: Solve) -> tuple[Clustering, float, int, float]:
+def search_core(inputs: FitInput, solve: Solve) -> tuple[Clustering, float, int, float]:
     """1. and 2.: what was found and its penalty; how many rows it had, and its squared error."""
-    d, unit = problem.rows.d, problem.rows.unit
+    d, unit = inputs.rows.d, inputs.rows.unit
     m = int(np.clip(CORE_VALUES // d, *CORE_ROWS))
     most = max(m, DISK_VALUES // d)
     while True:
-        core = problem.core(m)
+        core = inputs.core(m)
         frame = measure_to_fit(Rows(core.X, weight=core.weight))
         rows = Rows(core.X, unit=unit, weight=core.weight)
-        found, penalty = solve(Problem(rows, frame, problem.options))
+        found, penalty = solve(FitInput(rows, frame, inputs.options))
         if found.k * PER_CLUSTER <= m or m == most:
             break
         m = min(4 * m, most)
