@@ -1,9 +1,10 @@
-"""Communities of graphs: GraphCut against Leiden and Louvain (igraph) and METIS (pymetis).
+"""Communities of graphs: GraphCut against Leiden, Louvain and Infomap (igraph) and METIS (pymetis).
 
-Planted graphs, and real ones with known labels when MADBAYES_DATA names the folder. For each: the
+Planted graphs, those of Lancichinetti, Fortunato & Radicchi 2008 (LFR, by networkx) at several
+mixings, and real ones with known labels when MADBAYES_DATA names the folder. For each: the
 number of clusters, the agreement with the labels (normalized mutual information), the normalized
 cut, the objective at one resolution for all, and the time of the fit without building the graph.
-igraph and pymetis are installed for this script only; those that are missing are left out.
+igraph, networkx and pymetis are installed for this script only; what is missing is left out.
 """
 
 import gzip
@@ -19,6 +20,7 @@ CONTENDERS = {
     "fixed": "madbayes `GraphCut(0.5)`",
     "leiden": "igraph Leiden, modularity",
     "louvain": "igraph Louvain, modularity",
+    "infomap": "igraph Infomap",
     "metis": "METIS, told the true number",
 }
 
@@ -53,8 +55,29 @@ def real(name):
     return undirected(u, v, len(labels)), np.unique(labels, return_inverse=True)[1]
 
 
+def lfr(n, mixing, seed=0):
+    """A graph with degrees and communities of unequal sizes (20 to 100 nodes, mean degree 15)."""
+    import networkx
+
+    while True:  # the generator gives up on some seeds
+        try:
+            graph = networkx.LFR_benchmark_graph(
+                n, 3, 1.5, mixing, average_degree=15, max_degree=50,
+                min_community=20, max_community=100, max_iters=2000, seed=seed,
+            )  # fmt: skip
+            break
+        except networkx.ExceededMaxIterations:
+            seed += 1
+    first = [min(graph.nodes[i]["community"]) for i in range(n)]
+    u, v = np.array(graph.edges).T
+    return undirected(u, v, n), np.unique(first, return_inverse=True)[1]
+
+
 def graph_of(task):
-    return real(task["graph"]) if isinstance(task["graph"], str) else planted(*task["graph"])
+    graph = task["graph"]
+    if isinstance(graph, str):
+        return real(graph)
+    return lfr(*graph[1:]) if graph[0] == "lfr" else planted(*graph)
 
 
 # The contenders: adjacency -> labels
@@ -82,6 +105,8 @@ def contender(who, A, k):
         return lambda: np.array(
             graph.community_leiden(objective_function="modularity", n_iterations=2).membership
         )
+    if who == "infomap":
+        return lambda: np.array(graph.community_infomap().membership)
     return lambda: np.array(graph.community_multilevel().membership)
 
 
@@ -115,13 +140,21 @@ def worker(task):
 
 def installed():
     found = dict(CONTENDERS)
-    for module, names in (("igraph", ("leiden", "louvain")), ("pymetis", ("metis",))):
+    for module, names in (("igraph", ("leiden", "louvain", "infomap")), ("pymetis", ("metis",))):
         try:
             __import__(module)
         except ImportError:
             for name in names:
                 del found[name]
     return found
+
+
+def there_is(module):
+    try:
+        __import__(module)
+    except ImportError:
+        return False
+    return True
 
 
 def compare(title, graph, repeats, contenders):
@@ -155,6 +188,11 @@ def measure(quick):
     for n, k in sizes:
         title = f"planted, {n:,} nodes, mixing 0.3"
         parts.append(compare(title, [n, k, 20, 0.3], 1, contenders))
+    if there_is("networkx"):
+        for n in (1_000,) if quick else (1_000, 10_000):
+            for mixing in (0.4,) if quick else (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8):
+                title = f"LFR, {n:,} nodes, mixing {mixing}"
+                parts.append(compare(title, ["lfr", n, mixing], 1, contenders))
     if data_folder() is not None:
         for name in REAL[:2] if quick else REAL:
             parts.append(compare(name, name, 3, contenders))

@@ -15,7 +15,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from madbayes import NeighborCut
 from madbayes._rows.threads import serial
-from madbayes.graph import communities, joining, neighbor_cut, neighbors, samples
+from madbayes.graph import communities, joining, neighbors, pieces, planted, samples, stages
 from madbayes.graph.input import connected_part
 from madbayes.graph.joining import Clusters
 from madbayes.graph.linking import neighbour_graph
@@ -467,7 +467,12 @@ def test_groups_of_many_columns_need_no_valley():
         assert ari(y, other.labels_) > 0.5
     assert NeighborCut(n_clusters_hint=1).fit(X).n_clusters_ == 1
     D = np.sqrt(np.maximum(((X[:, None] - X[None]) ** 2).sum(axis=2), 0))
-    assert NeighborCut(metric="precomputed").fit(D).n_clusters_ == 1  # no rows, no reference
+    for given in (
+        NeighborCut(metric="precomputed").fit(D),
+        NeighborCut(metric="connectivities").fit(model.graph_),
+    ):
+        assert ari(y, given.labels_) > 0.5
+        assert given.evidence_.strength == "weak" and "come back" in given.evidence_.reason
 
 
 def test_a_second_look_depends_on_no_order_seed_or_format(monkeypatch):
@@ -478,6 +483,49 @@ def test_a_second_look_depends_on_no_order_seed_or_format(monkeypatch):
     other = NeighborCut(20, random_state=7, n_jobs=2).fit(X[order])
     np.testing.assert_array_equal(other.labels_, labels[order])
     np.testing.assert_array_equal(NeighborCut().fit(sp.csr_array(X)).labels_, labels)
+
+
+def test_rows_of_length_1_are_the_same_by_both_metrics_and_in_any_order():
+    X, _ = overlapping(900, 40, 8, 0.45)
+    X /= np.linalg.norm(X, axis=1)[:, None]
+    model = NeighborCut().fit(X)
+    assert model.n_clusters_ > 1 and model.evidence_.strength == "weak"
+    order = np.random.default_rng(0).permutation(len(X))
+    for other, back in (
+        (NeighborCut(metric="cosine").fit(X), slice(None)),
+        (NeighborCut(metric="cosine").fit(X[order]), np.argsort(order)),
+        (NeighborCut().fit(X[order]), np.argsort(order)),
+    ):
+        assert ari(other.labels_[back], model.labels_) == 1.0
+        assert other.evidence_.reason == model.evidence_.reason
+        assert other.evidence_.remarks == model.evidence_.remarks
+        assert other.evidence_.stability == model.evidence_.stability
+        assert ari(other.path_.labels[-1][back], model.path_.labels[-1]) == 1.0
+
+
+def test_a_rounded_table_gives_the_same_clusters_in_any_order():
+    r = np.random.default_rng(0)
+    X = (r.normal(size=(1500, 2)) + 7 * np.c_[r.integers(0, 3, 1500), np.zeros(1500)]).round(0)
+    order = r.permutation(len(X))
+    labels = NeighborCut().fit(X).labels_
+    assert ari(NeighborCut().fit(X[order]).labels_, labels[order]) == 1.0
+
+
+@pytest.mark.parametrize("columns", [2, 5, 20])
+def test_given_graphs_of_noise_are_whole(columns):
+    X = np.random.default_rng(2).normal(size=(1200, columns))
+    A = neighbour_graph(Neighbours(X, "euclidean", 1, 0, "auto").of_themselves(15)[1], "uniform")
+    assert NeighborCut(metric="connectivities").fit(A).n_clusters_ == 1
+
+
+def test_the_graph_asked_for_is_one_of_those_tried(monkeypatch):
+    made = []
+    link = pieces.link
+    monkeypatch.setattr(
+        pieces, "link", lambda *given: made.append(given[0].shape[1]) or link(*given)
+    )
+    NeighborCut().fit(make_moons(1000, noise=0.05, random_state=0)[0])
+    assert sorted(made) == [10, 22]  # 15 is there; 0.7 √1000 is 22
 
 
 def test_a_few_rows_far_off_do_not_hide_the_groups_of_the_others():
@@ -556,7 +604,7 @@ def test_no_move_of_a_node_raises_the_modularity():
             other[i] = c
             assert plain(other) <= value + 1e-9
     graph = connected_part(A, "normalized")[0]
-    single = communities.moved(graph, np.arange(150))
+    single = planted.moved(graph, np.arange(150))
     assert plain(single) < value  # clusters move too
 
 
@@ -572,7 +620,7 @@ def test_the_two_ends_of_an_arc_count_as_two_places_of_a_ring(seed):
 def few_are_many(monkeypatch):
     """Clusters of more than 900 rows are looked at by samples of 600."""
     monkeypatch.setattr(samples, "MANY", 900)
-    monkeypatch.setattr(neighbor_cut, "MANY", 900)
+    monkeypatch.setattr(stages, "MANY", 900)
     monkeypatch.setattr(samples, "SAMPLE", 600)
 
 

@@ -18,6 +18,8 @@ only a cluster of more than half of the rows: a few rows far off say nothing of 
 3. *Chance.* The rows are divided into their communities if the modularity is more than `MARGIN`
    times that of every reference (docs/adr/0016).
 
+A given graph has no rows: its communities count if they come back without a tenth of the links.
+
 In more than `COLUMNS` columns: in fewer, shapes without valleys are whole. Of many rows and of very
 many columns a sample and the leading principal axes are tested, (b) on the columns as well.
 """
@@ -30,13 +32,14 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.utils.extmath import randomized_svd
 
-from madbayes._rows.threads import patient
+from madbayes._rows.threads import Run
 from madbayes.graph.descent import modularity
 from madbayes.graph.input import connected_part
 from madbayes.graph.levels import Graph, contracted
 from madbayes.graph.linking import Linked, most_neighbours, neighbour_graph, reach
-from madbayes.graph.modularity_kernels import rise
 from madbayes.graph.neighbors import Neighbours
+from madbayes.graph.path import find_path
+from madbayes.graph.planted import gather
 from madbayes.graph.search import measure
 from madbayes.graph.valleys import WEAK
 from madbayes.howmany.staircase import Choice, Staircase, in_words
@@ -47,23 +50,36 @@ FEWEST = 100  # rows of a cluster that is looked at
 ROWS = 4_000  # that are tested
 WIDE, AXES = 256, 100  # columns from which on only the leading axes are tested; and how many
 LEAST = 1e-9  # modularity that a join takes off
+SURE = 0.8  # agreement without a tenth of the links: noise of 5 and more columns has up to 0.7
+SPREAD = 8.0  # 2³: graphs of clouds of up to 5 columns spread less
+STARTS = 500  # nodes from which steps are counted
 TINY = 1e-12  # of the largest variance: less is none
 
 
 def second_look(
-    rows: Neighbours | None, linked: Linked, labels: np.ndarray, path: Staircase, weights: str
+    rows: Neighbours | None,
+    linked: Linked,
+    labels: np.ndarray,
+    path: Staircase,
+    weights: str,
+    run: Run,
 ) -> tuple[np.ndarray, Staircase] | None:
     """Labels with communities in place of all clusters or of the largest, and their staircase; None
     where nothing stands out. `linked` is the graph of the `rows`, `path` what its valleys say.
     """
-    if rows is None or not rows.plain or rows.X.shape[1] <= COLUMNS or linked.distance is None:
-        return None
     before = path.best()
-    order = np.argsort(reach(linked.distance), kind="stable")  # whatever order the rows have
+    order = np.arange(labels.size)
+    if linked.distance is not None:
+        order = np.argsort(reach(linked.distance), kind="stable")
     if before.strength not in ("none", "weak"):
         order = order[labels[order] == np.bincount(labels).argmax()]
     if order.size < FEWEST or 2 * order.size <= labels.size:
         return None
+    if rows is None or linked.distance is None:
+        return look_at_graph(linked.A, order, labels, before, run)
+    if not rows.plain or rows.X.shape[1] <= COLUMNS:
+        return None
+    rows = rows.on_sphere()
     some = order[np.linspace(0, order.size - 1, min(ROWS, order.size)).astype(np.int64)]
     given = rows.X[some]
     X = leading(given, rows)
@@ -83,14 +99,56 @@ def second_look(
             return None
     if parts is None:
         parts = communities(linked.A[order][:, order])[1]
+    reason = (
+        "links keep to them more than they would without clusters "
+        f"(modularity {own:.2f}, {chance:.2f} at most)"
+    )
+    new = in_place_of(labels, order, parts)
+    return new, staircase_of(linked.A, new, before, own, reason)
+
+
+def look_at_graph(
+    A: sp.csr_array, order: np.ndarray, labels: np.ndarray, before: Choice, run: Run
+) -> tuple[np.ndarray, Staircase] | None:
+    """The same for a given graph, which has no rows to compare with: the communities of `GraphCut`,
+    if they come back without a tenth of the edges as those of clusters do (`SURE`). Cells of a
+    cloud of few dimensions come back as well, so the graph must spread like one of many: two steps
+    reach `SPREAD` times as many nodes as one step does."""
+    graph, used = connected_part(A[order][:, order], "normalized")
+    if used.size < FEWEST or growth(graph) < SPREAD:
+        return None
+    found = find_path(graph, "normalized", run)
+    agreement = found.agreement
+    if found.taken.k < 2 or agreement is None or agreement < SURE:
+        return None
+    parts = np.zeros(order.size, np.int64)
+    parts[used] = found.taken.labels
+    reason = (
+        f"links keep to them, and {agreement:.2f} of them come back without a tenth of the links"
+    )
+    new = in_place_of(labels, order, parts)
+    return new, staircase_of(A, new, before, modularity(graph, found.taken), reason)
+
+
+def growth(graph: Graph) -> float:
+    """How many times as many nodes two steps reach as one step does; the median of some nodes."""
+    links = graph.matrix()
+    links.data = np.ones_like(links.data)
+    some = np.linspace(0, graph.n - 1, min(graph.n, STARTS)).astype(np.int64)
+    one = links[some]
+    two = one @ links
+    return float(np.median(np.diff(two.indptr) / np.maximum(np.diff(one.indptr), 1)))
+
+
+def in_place_of(labels: np.ndarray, order: np.ndarray, parts: np.ndarray) -> np.ndarray:
+    """Labels with `parts` for the rows `order`, without gaps."""
     new = labels.astype(np.int64)
     new[order] = new.max() + 1 + parts
-    new = np.unique(new, return_inverse=True)[1].astype(np.int32)
-    return new, staircase_of(linked.A, new, before, own, chance)
+    return np.unique(new, return_inverse=True)[1].astype(np.int32)
 
 
 def staircase_of(
-    A: sp.csr_array, labels: np.ndarray, before: Choice, own: float, chance: float
+    A: sp.csr_array, labels: np.ndarray, before: Choice, own: float, reason: str
 ) -> Staircase:
     """Communities joined one by one, those first whose join takes the least off the modularity;
     that is the price. The evidence is weak, since no valley is there."""
@@ -119,8 +177,7 @@ def staircase_of(
         path.middle(len(path.number) - 1),
         in_words(WEAK),
         WEAK,
-        "links keep to them more than they would without clusters "
-        f"(modularity {own:.2f}, {chance:.2f} at most)",
+        reason,
         tuple((number, own - errors[k - number]) for number in others),
         own,
         remarks=(f"By valleys alone the number would be {before.number}",),
@@ -171,29 +228,10 @@ def shuffled(X: Any, rng: np.random.RandomState) -> Any:
 
 def communities(A: sp.csr_array) -> tuple[float, np.ndarray]:
     """2. The highest modularity that is found, and its division; nodes without links are in 0."""
-    A.sort_indices()  # so that the order of the rows does not matter
+    A.sort_indices()
     graph, used = connected_part(A, "normalized")
     labels = np.zeros(A.shape[0], np.int64)
     if not used.size:
         return 0.0, labels
     labels[used] = found = gather(graph)
     return modularity(graph, measure(graph, found)), labels
-
-
-def gather(graph: Graph) -> np.ndarray:
-    """From single nodes, moves and merges on as many levels as it takes."""
-    labels = moved(graph, np.arange(graph.n))
-    k = int(labels.max()) + 1
-    if k < graph.n:
-        higher = gather(contracted(graph, labels, k))
-        if higher.max() + 1 < k:
-            labels = moved(graph, higher[labels])
-    return labels
-
-
-def moved(graph: Graph, labels: np.ndarray) -> np.ndarray:
-    """Nodes move while that raises the modularity."""
-    z = labels.astype(np.int32)
-    W = np.bincount(z, graph.w, minlength=graph.n)
-    patient(rise, *graph[:3], graph.w, z, W, np.zeros(graph.n))
-    return np.unique(z, return_inverse=True)[1].astype(np.int32)

@@ -22,7 +22,8 @@ from madbayes._rows.threads import workers
 from madbayes._storage.saving import SaveMixin
 from madbayes.graph.input import check_graph, connected_part, node_names
 from madbayes.graph.kernel_cut import Cut, kernel_dp_means, least_sigma, to_lambda
-from madbayes.graph.path import find_path
+from madbayes.graph.levels import Graph
+from madbayes.graph.path import find_path, spread, tree_of
 from madbayes.graph.search import NOTHING, search
 
 SHARED = 20_000  # half-edges of a graph: in smaller ones threads wait for each other
@@ -44,6 +45,12 @@ def check_resolution(resolution: Any) -> Any:
     return float(resolution)
 
 
+def by_weight(graph: Graph, labels: np.ndarray) -> np.ndarray:
+    """Labels from the heaviest cluster to the lightest."""
+    weight = np.bincount(labels, graph.w)
+    return np.argsort(np.argsort(-weight, kind="stable"), kind="stable")[labels]
+
+
 class GraphCut(SaveMixin, ClusterMixin, BaseEstimator):
     """Communities of a graph by penalized cuts, their number found (Kulis & Jordan 2012, 5.2).
 
@@ -61,13 +68,17 @@ class GraphCut(SaveMixin, ClusterMixin, BaseEstimator):
         clusters merge, roughly, when their conductance exceeds it, so a value below the conductance
         of the true communities collapses them. For ``cut="normalized"`` useful values lie between 0
         and 1; for "ratio" they are in units of edge weight per node, and up to the mean degree.
-        "auto" takes the middle of the plateau that stands out on `penalties.cut_path`.
+        "auto" takes the communities that predict edges held out, and on which repetitions without
+        a tenth of the edges agree best; `resolution_` is the middle of the range in which their
+        number is best on `path_`. They do not depend on `random_state` or on the numbers of the
+        nodes.
     cut : {"normalized", "ratio"}, default="normalized"
         Divide the weight of the edges that leave a cluster by the degrees of its nodes, or by their
         number.
     algorithm : {"search", "paper"}, default="search"
-        "search" looks for the lowest objective: at the end no node moved to a cluster it has an
-        edge to, no node made a cluster of its own and no merge of two linked clusters lowers it.
+        "search" looks for the lowest objective at a given resolution: at the end no node moved to
+        a cluster it has an edge to, no node made a cluster of its own and no merge of two linked
+        clusters lowers it.
         (On long chains and grids it may stop before, with a warning.)
         It is a heuristic: the global minimum is found nearly always for few nodes and is not
         guaranteed. "paper" is KJ Algorithm 1 on the kernel of their Theorem 5.3, from one cluster:
@@ -76,14 +87,16 @@ class GraphCut(SaveMixin, ClusterMixin, BaseEstimator):
         "search" is done so often from different seeds, and the results are combined.
     effort : float, default=1
         Patience of "search": so many times as many runs, which are combined. With 1, one run is
-        made on large graphs and up to fourteen on small ones, fewer when they agree.
+        made on large graphs and up to fourteen on small ones, fewer when they agree ("auto": three
+        on small ones).
     max_iter : int, default=300
         For "paper": passes at most.
     random_state : int, RandomState or None
-        Seed for the order in which nodes are visited by "search".
+        Seed for the order in which nodes are visited by "search" at a given resolution. With "auto"
+        that order follows from the graph.
     n_jobs : int or None
-        Threads for the runs that find the resolution of graphs of some 10,000 to 100,000 edges, and
-        for half of the work of larger ones; None and -1 use all cores. The result is the same for
+        Threads for the repetitions that find the resolution of graphs of 10,000 edges and more, and
+        for half of the work of large ones; None and -1 use all cores. The result is the same for
         any number.
 
     Attributes
@@ -93,9 +106,17 @@ class GraphCut(SaveMixin, ClusterMixin, BaseEstimator):
     n_clusters_ : int
     resolution_ : float
     evidence_ : penalties.Choice
-        With ``resolution="auto"``: how sure the number is, and what else it could be.
+        With ``resolution="auto"``: how sure the number is, and what else it could be. Its
+        `stability` is the share of repetitions that say the same number, `n_isolated` counts
+        components of up to 5 nodes, which are clusters too.
     path_ : penalties.Staircase
         With ``resolution="auto"``: clusters against the resolution; `path_.plot()` draws it.
+    cluster_layers_ : list of arrays of shape (n_nodes,)
+        With ``resolution="auto"``: `labels_`, and finer and coarser divisions that edges held out
+        support as well; finest first, each made of the clusters of the one before.
+    cluster_tree_ : dict
+        With ``resolution="auto"``: ``(layer, cluster)`` to the list of its clusters in the layer
+        before.
     objective_ : float
         `cut_` minus `resolution_` times `n_clusters_`.
     cut_ : float
@@ -174,22 +195,22 @@ class GraphCut(SaveMixin, ClusterMixin, BaseEstimator):
         max_iter = check_count("max_iter", self.max_iter)
         rng = check_random_state(self.random_state)
         graph, used = connected_part(A, self.cut)
-        starts: list[np.ndarray] = []
         path = None
         forget(self)
         with workers(self.n_jobs, enough=graph.indices.size >= SHARED) as run:
             if resolution == "auto":
-                path, starts = find_path(graph, used, A.shape[0], self.cut, rng, run, effort)
+                found = find_path(graph, self.cut, run, n_init * effort)
+                path = spread(found.path, used, A.shape[0])
                 resolution = path.best().resolution
             if not used.size:
                 result = Cut(NOTHING, [0.0], 0, True)
             elif self.algorithm == "paper":
                 result = kernel_dp_means(graph, resolution, self.cut, max_iter=max_iter)
+            elif path is not None:
+                result = Cut(found.taken, [found.taken.objective(resolution)], 1, True)
             else:
-                found, history = search(
-                    graph, resolution, rng, effort=n_init * effort, starts=starts
-                )
-                result = Cut(found, history, len(history), found.settled)
+                best, history = search(graph, resolution, rng, effort=n_init * effort)
+                result = Cut(best, history, len(history), best.settled)
         if not result.converged:
             way_out = (
                 f"did not converge in max_iter={max_iter} passes; nodes still change their "
@@ -206,6 +227,11 @@ class GraphCut(SaveMixin, ClusterMixin, BaseEstimator):
         self.n_clusters_ = division.k
         if path is not None:
             keep_choice(self, path, division.k, resolution)
+            self.cluster_layers_ = []
+            for layer in [] if self.algorithm == "paper" else found.layers:
+                self.cluster_layers_.append(np.full(A.shape[0], -1, np.int32))
+                self.cluster_layers_[-1][used] = by_weight(graph, layer)
+            self.cluster_tree_ = tree_of(self.cluster_layers_)
         self.resolution_ = resolution
         self.conductance_ = division.terms[rank]
         self.cut_ = float(self.conductance_.sum())

@@ -1,5 +1,7 @@
-"""Graphs of any kind into CSR: matrices, networkx and igraph objects, known by their methods."""
+"""Graphs of any kind into CSR: matrices, networkx, igraph and AnnData objects, known by their
+methods."""
 
+import warnings
 from typing import Any
 
 import numpy as np
@@ -15,7 +17,10 @@ SYMMETRIC = 1e-8  # of the largest weight: what rounding may do to a symmetric m
 
 
 def check_graph(X: Any, estimator: BaseEstimator | None = None) -> sp.csr_array:
-    """The adjacency of an undirected graph: square, symmetric, finite, no weight below 0."""
+    """The adjacency of an undirected graph: square, symmetric, finite, no weight below 0.
+
+    Of a directed graph it is A + A.T, with a warning: a cut does not know directions.
+    """
     rules = {"accept_sparse": "csr", "dtype": np.float64, "ensure_min_features": 1}
     A = check_pattern(adjacency(X))
     A = check_array(A, **rules) if estimator is None else validate_data(estimator, A, **rules)
@@ -23,7 +28,8 @@ def check_graph(X: Any, estimator: BaseEstimator | None = None) -> sp.csr_array:
         raise ValueError(
             f"the adjacency has shape {A.shape} and must be square: entry (i, j) is the weight of "
             "the edge between nodes i and j. For rows of features make a graph first, for example "
-            "with sklearn.neighbors.kneighbors_graph."
+            "with sklearn.neighbors.kneighbors_graph. For links between two kinds of nodes (a "
+            "bipartite graph) pass the graph of one kind: B @ B.T without its diagonal."
         )
     A = sp.csr_array(A)
     if not A.has_canonical_format or not A.data.all():
@@ -43,11 +49,16 @@ def check_graph(X: Any, estimator: BaseEstimator | None = None) -> sp.csr_array:
     if difference.nnz:
         i, j, _ = entry(difference, int(difference.data.argmax()))
         if difference.data.max() > SYMMETRIC * A.data.max():
-            raise ValueError(
+            warnings.warn(
                 f"the adjacency is not symmetric: ({i}, {j}) is {A[i, j]:g} and ({j}, {i}) is "
-                f"{A[j, i]:g}. A cut needs an undirected graph: pass A + A.T, or the larger of "
-                "the two (sparse: A.maximum(A.T), dense: np.maximum(A, A.T))."
+                f"{A[j, i]:g}. A cut needs an undirected graph, so A + A.T is used: an edge and "
+                "its reverse add up. For the larger of the two pass A.maximum(A.T) (dense: "
+                "np.maximum(A, A.T)).",
+                UserWarning,
+                stacklevel=3,
             )
+            loops = sp.dia_array((A.diagonal()[None], [0]), shape=A.shape)
+            return sp.csr_array(A + T - loops)  # a loop has no direction: it counts once
         A = sp.csr_array((A + T) / 2)
     return A
 
@@ -60,19 +71,38 @@ def entry(A: sp.csr_array, position: int) -> tuple[int, int, float]:
 
 def adjacency(X: Any) -> Any:
     """A matrix as it is; of a graph object the adjacency, nodes in its own order."""
+    if hasattr(X, "obsp"):  # AnnData
+        if "connectivities" not in X.obsp:
+            raise ValueError(
+                "the AnnData object has no graph: obsp['connectivities'] is missing. "
+                "scanpy.pp.neighbors(adata) makes it."
+            )
+        return X.obsp["connectivities"]
     if hasattr(X, "adj") and hasattr(X, "number_of_nodes"):  # networkx
         n, place = len(X.nodes), {node: i for i, node in enumerate(X)}
+        sides = {kind for _, kind in X.nodes(data="bipartite")} if callable(X.nodes) else set()
         edges = [(place[u], place[v], weight) for u, v, weight in X.edges(data="weight", default=1)]
     elif hasattr(X, "get_edgelist") and hasattr(X, "vcount"):  # igraph
         n = X.vcount()
+        sides = set(X.vs["type"]) if "type" in X.vs.attributes() else set()
         weights = X.es["weight"] if "weight" in X.es.attributes() else [1] * X.ecount()
         edges = [(u, v, w) for (u, v), w in zip(X.get_edgelist(), weights, strict=True)]
     else:
         return X
-    if X.is_directed():
+    if sides in ({0, 1}, {False, True}):
         raise ValueError(
-            "the graph is directed, and a cut needs an undirected one: convert it first, with "
-            "to_undirected() in networkx or as_undirected() in igraph."
+            "the graph is bipartite: its nodes are of two kinds (node attribute 'bipartite' in "
+            "networkx, vertex attribute 'type' in igraph), and links inside of a kind are missing. "
+            "Project it to one kind first, with networkx.bipartite.weighted_projected_graph or "
+            "bipartite_projection() of igraph; or remove the attribute to divide both kinds "
+            "together."
+        )
+    if X.is_directed():
+        warnings.warn(
+            "the graph is directed, and a cut needs an undirected one: directions are left out, "
+            "and the weights of an edge and its reverse are added.",
+            UserWarning,
+            stacklevel=4,
         )
     table = np.array(edges, dtype=np.float64).reshape(-1, 3)
     ends = table[:, :2].astype(np.int64)
@@ -81,6 +111,8 @@ def adjacency(X: Any) -> Any:
 
 def node_names(X: Any) -> list[Any] | None:
     """What a graph object calls its nodes, in its own order; None of a matrix."""
+    if hasattr(X, "obsp") and hasattr(X, "obs_names"):  # AnnData
+        return list(X.obs_names)
     if hasattr(X, "adj") and hasattr(X, "number_of_nodes"):  # networkx
         return list(X)
     if hasattr(X, "get_edgelist") and hasattr(X, "vcount"):  # igraph

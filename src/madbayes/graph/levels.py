@@ -9,6 +9,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
+import scipy.sparse as sp
 
 from madbayes._rows.threads import patient, shares, together
 from madbayes.graph.cut_kernels import contract, reorder, sort_nodes
@@ -34,6 +35,10 @@ class Graph(NamedTuple):
     @property
     def n(self) -> int:
         return int(self.w.size)
+
+    def matrix(self) -> sp.csr_array:
+        """The links as a matrix; it shares their memory."""
+        return sp.csr_array((self.data, self.indices, self.indptr), shape=(self.n, self.n))
 
     @property
     def unit(self) -> float:

@@ -20,6 +20,21 @@ class Linked(NamedTuple):
     recall: float
     cell: np.ndarray | None = None  # of a rounded table: the same for equal rows
 
+    def in_order(self, order: np.ndarray, place: np.ndarray) -> "Linked":
+        """The same with its rows in another order; row i comes to `place[i]`."""
+        A = sp.csr_array((self.flow, self.A.indices, self.A.indptr), shape=self.A.shape)
+        flow, A = (each[order][:, order] for each in (A, self.A))
+        for each in (flow, A):
+            each.sort_indices()
+        return Linked(
+            A,
+            flow.data,
+            None if self.distance is None else self.distance[order],
+            None if self.nearest is None else place[self.nearest[order]],
+            self.recall,
+            None if self.cell is None else self.cell[order],
+        )
+
 
 def link(distance: np.ndarray, nearest: np.ndarray, weights: str, recall: float) -> Linked:
     """The graph of rows and their neighbours."""

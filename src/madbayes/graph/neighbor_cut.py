@@ -1,18 +1,10 @@
 """Clusters of any shape: the graph of nearest neighbours, cut where there is a valley (KJ 5.2).
 
 1. *Neighbours* (`neighbors.py`): each row is linked to its nearest rows.
-2. *Pieces*: the penalized normalized cut of that graph, F = Σ_c (conductance_c - θ), at a high
-   resolution θ (`search.py`); with a resolution given, that is the answer. Otherwise, of few rows,
-   only the nearest of the neighbours count.
-3. *Valleys* (`valleys.py`): pieces without a valley between them are joined.
-4. *Majority*: 2 and 3 with 10, 15 and 30 neighbours; where their numbers of clusters differ the
-   evidence is weak, and the one in the middle is taken. Of many rows 2 and 3 once, and then 4 for
-   samples of each large cluster (`samples.py`).
-5. *Borders*: a row goes to the cluster that holds more of its links than its own.
-6. *Second look* (`communities.py`): rows of many columns without clear valleys are divided where
-   links keep to communities more than they would without clusters.
-7. *Curves* (`strands.py`): a cluster of thin curves that cross or run close to each other is
-   divided into them.
+2. With a resolution θ given: the penalized normalized cut F = Σ_c (conductance_c - θ) of that graph
+   (`search.py`). Otherwise the stages of `stages.py`: pieces are joined unless a valley lies
+   between them, rows at borders settle, communities of many columns are looked for, and curves
+   that cross are told apart.
 """
 
 from functools import partial
@@ -28,17 +20,15 @@ from madbayes._partition.novelty import calibrate, p_values
 from madbayes._rows.checks import check_choice, check_count, check_rows
 from madbayes._rows.threads import workers
 from madbayes._storage.saving import SaveMixin
-from madbayes.graph.communities import second_look
 from madbayes.graph.graph_cut import check_resolution
 from madbayes.graph.input import check_graph, connected_part
-from madbayes.graph.linking import Linked, alike, link, narrowed, reach, settle_borders
+from madbayes.graph.linking import Linked, link, reach
 from madbayes.graph.neighbors import Neighbours, among_distances, of_distances, safe_rows, unrounded
 from madbayes.graph.new_rows import NewRowsMixin
-from madbayes.graph.pieces import by_majority, join_pieces, tried
-from madbayes.graph.samples import MANY, Among, by_samples, k_asked
+from madbayes.graph.pieces import tried
+from madbayes.graph.samples import Among, k_asked
 from madbayes.graph.search import NOTHING, Division, least_resolution, measure, search
-from madbayes.graph.strands import untangled
-from madbayes.graph.valleys import staircase, with_curves
+from madbayes.graph.stages import Known, divide
 
 
 class NeighborCut(NewRowsMixin, SaveMixin, ClusterMixin, BaseEstimator):
@@ -55,8 +45,9 @@ class NeighborCut(NewRowsMixin, SaveMixin, ClusterMixin, BaseEstimator):
     than 10 columns, measured by straight lines or the cosine, are looked at once more where valleys
     say little: if links keep to communities by a quarter more (modularity) than in rows with the
     same columns or the same principal axes that have no clusters, these are the clusters, and the
-    evidence is weak. Given distances or graphs have no rows to compare with:
-    ``GraphCut().fit(model.graph_)`` divides them by their links alone.
+    evidence is weak. A given graph has no rows to compare with; if it spreads like one of many
+    columns, its communities (see `GraphCut`) are the clusters if they come back without a tenth of
+    the links.
 
     Use it when clusters need not be round: crescents, rings, filaments, embeddings of cells, texts
     or words. Use `DPMeans` for round clusters that overlap in few columns, or when you need
@@ -180,27 +171,8 @@ class NeighborCut(NewRowsMixin, SaveMixin, ClusterMixin, BaseEstimator):
             linked, wide, among = self._link(X, rng, resolution == "auto" and hint is None)
             graph, used = connected_part(linked.A, "normalized")
             if resolution == "auto":
-                if wide is None or among is None:
-                    near = narrowed(linked, self.weights)
-                    given = (graph, used) if near is linked else None
-                    joined = join_pieces(near, effort, run, given)
-                    self.path_ = staircase(joined, hint)
-                else:
-                    divide = by_majority
-                    if len(wide[0]) > MANY:
-                        divide = partial(by_samples, among)
-                    cuts = tried(self.n_neighbors), self.weights, effort, run
-                    near, joined, self.path_ = divide(wide, *cuts)
-                labels = settle_borders(near.A, joined.at(self.path_.best().number))
-                if hint is None:
-                    again = second_look(self._neighbours, near, labels, self.path_, self.weights)
-                    labels, self.path_ = again or (labels, self.path_)
-                labels = labels if linked.cell is None else alike(labels, linked.cell)
-                rows = None if self._neighbours is None else self._neighbours.straight()
-                if rows is not None and hint is None:
-                    curves = untangled(rows, labels, run)
-                    if curves.max() > labels.max():
-                        labels, self.path_ = curves, with_curves(joined, self.path_, curves)
+                how = tried(self.n_neighbors), self.weights, effort, hint, run
+                labels, self.path_ = divide(Known(linked, self._neighbours, wide, among, *how))
                 self.evidence_ = self.path_.best()
                 division = measure(graph, labels[used]) if used.size else NOTHING
                 resolution = least_resolution(graph, division)

@@ -5,6 +5,7 @@ number of threads. Rows of any other metric go through scikit-learn. Above `MANY
 dimensions pynndescent takes over where it is installed, which misses a few; `recall` says how many.
 """
 
+from copy import copy
 from importlib.util import find_spec
 from typing import Any
 
@@ -27,6 +28,7 @@ SPARE = 8  # neighbours beside those asked for: rounding may confuse the last of
 ROUNDED = 0.05  # share of rows with many equals from which on a table counts as rounded
 KINDS = 4  # values of a column that may be kinds
 NARROW = 1e12  # products of rows that reach this (or its inverse) are numbers in float32
+UNIT = 1e-5  # squared lengths as near to 1 are 1
 CHECKED = 200  # rows whose exact neighbours tell the recall
 
 
@@ -53,9 +55,31 @@ class Neighbours:
 
     def prepared(self, X: Any) -> Any:
         """For cosine: at length 1, where the straight distance orders rows in the same way."""
-        if not (isinstance(self.metric, str) and self.metric == "cosine"):
+        if not self.by_cosine():
             return X
         return unit_csr(X) if sp.issparse(X) else unit_rows(X).astype(X.dtype, copy=False)
+
+    def by_cosine(self) -> bool:
+        return isinstance(self.metric, str) and self.metric == "cosine"
+
+    def in_order(self, order: np.ndarray) -> "Neighbours":
+        """The same rows in another order, for looks at some of them (`among`, `straight`)."""
+        other = copy(self)
+        other.X, other.tree = self.X[order], None
+        return other
+
+    def on_sphere(self) -> "Neighbours":
+        """The same rows by the cosine, if all have length 1: their neighbours are the same, and so
+        is what they are compared with, whatever the metric is called."""
+        if sp.issparse(self.X):
+            squares = np.asarray(self.X.multiply(self.X).sum(axis=1)).ravel()
+        else:
+            squares = np.einsum("ij,ij->i", self.X, self.X)
+        if not np.allclose(squares, 1.0, rtol=0, atol=UNIT):
+            return self
+        other = copy(self)
+        other.metric = "cosine"
+        return other
 
     def straight(self) -> np.ndarray | None:
         """The rows, where distances between them are those of straight lines."""
@@ -145,8 +169,7 @@ class Neighbours:
 
     def finished(self, distance: np.ndarray, index: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Cosine distances are half the square of the straight ones."""
-        cosine = isinstance(self.metric, str) and self.metric == "cosine"
-        return distance**2 / 2 if cosine else distance, index
+        return distance**2 / 2 if self.by_cosine() else distance, index
 
 
 def safe_rows(X: Any, unit: bool, n_jobs: int | None) -> Any:
@@ -207,7 +230,9 @@ def unrounded(X: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray | None]:
     for j in range(X.shape[1]):
         values = np.unique(X[:, j])
         step[j] = np.diff(values).min() if values.size > KINDS else 0.0
-    away = np.random.RandomState(0).uniform(-0.5, 0.5, X.shape) * step
+    away = np.empty(X.shape)  # drawn in the order of the values, whatever order the rows have
+    away[np.argsort(cell, kind="stable")] = np.random.RandomState(0).uniform(-0.5, 0.5, X.shape)
+    away *= step
     return np.asarray(X + away, dtype=X.dtype), cell
 
 

@@ -5,7 +5,7 @@ import numpy as np
 from madbayes._rows.threads import Run, serial
 from madbayes.graph.input import connected_part
 from madbayes.graph.joining import join
-from madbayes.graph.levels import LOOKS, Graph, reordered
+from madbayes.graph.levels import LOOKS, reordered
 from madbayes.graph.linking import Linked, link, most_neighbours, reach
 from madbayes.graph.search import one_run
 from madbayes.graph.valleys import PIECES, Joined, links_together, staircase, vote
@@ -23,20 +23,13 @@ def tried(n_neighbors: int) -> Tried:
     return max(2 * n_neighbors // 3, 2), n_neighbors, 2 * n_neighbors
 
 
-def join_pieces(
-    linked: Linked,
-    effort: float,
-    run: Run,
-    given: tuple[Graph, np.ndarray] | None = None,
-    layers: float = 0.0,
-) -> Joined:
+def join_pieces(linked: Linked, effort: float, run: Run, layers: float = 0.0) -> Joined:
     """Cut the graph at a high resolution and join the pieces; rows without a link are on their own.
 
-    The cut visits rows in an order that follows from how dense they are, whatever order they have.
-    `given`: the nodes that have links, and their graph, where these are known.
+    The cut visits dense rows first.
     """
     A = linked.A
-    graph, used = given or connected_part(A, "normalized")
+    graph, used = connected_part(A, "normalized")
     pieces = np.empty(A.shape[0], np.int32)
     first = 0
     if used.size:
@@ -54,16 +47,21 @@ def join_pieces(
 
 
 def by_majority(
-    wide: Wide, tried: Tried, weights: str, effort: float, run: Run
+    asked: Linked, wide: Wide, tried: Tried, weights: str, effort: float, run: Run
 ) -> tuple[Linked, Joined, Staircase]:
     """What most of the numbers of neighbours tried say: a graph, its pieces joined, and how far.
 
-    `wide`: distances and places of enough neighbours.
+    `asked`: the graph that was asked for, which may be one of those tried; `wide`: distances and
+    places of enough neighbours.
     """
     distance, place = wide
     most = min(most_neighbours(len(place)), place.shape[1])
     numbers = tuple(min(k, most) for k in tried)
-    linked = {k: link(distance[:, :k], place[:, :k], weights, 1.0) for k in set(numbers)}
+    own = 0 if asked.nearest is None else asked.nearest.shape[1]
+    linked = {
+        k: asked if k == own else link(distance[:, :k], place[:, :k], weights, 1.0)
+        for k in set(numbers)
+    }
     k, joined, path = majority(linked, numbers, effort, run)
     return linked[k], joined, path
 

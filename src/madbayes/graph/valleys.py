@@ -172,6 +172,7 @@ def with_curves(joined: Joined, path: Staircase, labels: np.ndarray) -> Staircas
         support=support,
         strength=in_words(support),
         remarks=before.remarks,
+        stability=before.stability,
     )
     return replace(path, choice=choice)
 
@@ -185,7 +186,8 @@ def vote(paths: dict[int, Staircase], tried: tuple[int, ...]) -> tuple[int, Stai
     middle = sorted(number[k] for k in tried)[len(tried) // 2]
     own = tried[len(tried) // 2]
     decides = own if number[own] == middle else next(k for k in tried if number[k] == middle)
-    path = paths[decides]
+    same = float(np.mean([number[k] == middle for k in tried]))
+    path = replace(paths[decides], choice=replace(paths[decides].best(), stability=same))
     differ = [k for k in paths if number[k] != middle]
     if not differ:
         return decides, path

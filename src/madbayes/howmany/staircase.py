@@ -52,6 +52,8 @@ class Choice:
         What a user should know beside it: for example that the clusters are not round.
     of : {"cluster", "feature", "community"}
         What is counted.
+    stability : float or None
+        The share of repetitions that say the same number; None where nothing was repeated.
     """
 
     number: int
@@ -65,6 +67,7 @@ class Choice:
     n_isolated: int = 0
     remarks: tuple[str, ...] = ()
     of: Of = "cluster"
+    stability: float | None = None
 
     @property
     def n_clusters(self) -> int:
@@ -86,7 +89,8 @@ class Choice:
         """What was found, how sure it is and what else it could be, for a person."""
         text = count(self.number, self.of)
         if self.n_isolated:
-            text += f" ({self.n_isolated} of them isolated rows)"
+            kind = "pieces of up to 5 nodes" if self.of == "community" else "isolated rows"
+            text += f" ({self.n_isolated} of them {kind})"
         if self.strength == "none":
             text += f": {self.reason}"
         else:
