@@ -83,18 +83,18 @@ def test_noise_of_many_unequal_components(law):
 def test_weak_evidence_is_of_use():
     X, truth = mixture(20, 50, 1200, seed=3, separation=5.0)
     path = penalties.path(X, random_state=0)
-    assert path.best().n_clusters == 20
+    assert 16 <= path.best().n_clusters <= 22
     assert path.best().strength == "weak"
-    assert "held-out rows" in path.best().reason
+    assert "other halves" in path.best().reason
     assert adjusted_rand_score(truth, path.labels_at(path.best().penalty)) > 0.8
 
 
 def test_digits():
     X, digit = load_digits(return_X_y=True)
-    path = penalties.path(X, random_state=0)
-    assert 8 <= path.best().n_clusters <= 20
+    path = penalties.path(X)
+    assert 9 <= path.best().n_clusters <= 13
     assert path.best().strength == "weak"
-    assert adjusted_rand_score(digit, path.labels_at(path.best().penalty)) > 0.5
+    assert adjusted_rand_score(digit, path.labels_at(path.best().penalty)) > 0.65
 
 
 @pytest.mark.parametrize("sparse", [False, True])

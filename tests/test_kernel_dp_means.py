@@ -194,7 +194,7 @@ def test_the_linear_kernel_is_dp_means(penalty):
     X = blobs(300, 4, 6, seed=1)
     found = KernelDPMeans(penalty, kernel="linear", random_state=0).fit(X)
     expected = DPMeans(penalty, random_state=0).fit(X)
-    assert found.objective_ == pytest.approx(expected.objective_, rel=2e-3)
+    assert found.objective_ == pytest.approx(expected.objective_, rel=3e-3)
     far = KernelDPMeans(penalty, kernel="linear", random_state=0).fit(X + 1e6)
     assert far.objective_ == pytest.approx(found.objective_, rel=2e-3)
 

@@ -118,14 +118,14 @@ def test_online_kmeans_is_the_plain_loop(k, d, kind):
         X = X.astype(np.float32)
     elif kind == "far":
         X = X + 1e6
-    model, labels = feed(OnlineKMeans(k), X, cuts=(1, 2, 50, 200))
+    model, labels = feed(OnlineKMeans(k, init="first"), X, cuts=(1, 2, 50, 200))
     expected = plain(X, 0.0, max_clusters=k)
     check_against_plain(model, labels, expected)
     np.testing.assert_allclose(model.counts_, np.bincount(labels))
     for c in range(model.n_clusters_):  # each centre is the mean of the rows that came to it
         mean = X[labels == c].astype(float).mean(axis=0)
         np.testing.assert_allclose(model.cluster_centers_[c], mean, rtol=1e-6, atol=1e-9)
-    fitted = OnlineKMeans(k).fit(X)
+    fitted = OnlineKMeans(k, init="first").fit(X)
     np.testing.assert_array_equal(fitted.cluster_centers_, model.cluster_centers_)
     np.testing.assert_array_equal(fitted.labels_, model.predict(X))
     assert fitted.inertia_ == fitted.objective_ == pytest.approx(-model.score(X))
@@ -133,7 +133,11 @@ def test_online_kmeans_is_the_plain_loop(k, d, kind):
 
 def test_products_only_save_work(monkeypatch):
     X = blobs(3000, 20, 30, seed=5)
-    for model in (OnlineKMeans(50), OnlineKMeans(50, step=0.3), OnlineDPMeans(15.0)):
+    for model in (
+        OnlineKMeans(50, init="first"),
+        OnlineKMeans(50, init="first", step=0.3),
+        OnlineDPMeans(15.0),
+    ):
         by_products, labels = feed(model, X, cuts=(100,))
         with monkeypatch.context() as patch:
             patch.setattr(module, "MANY_VALUES", 10**9)
@@ -145,14 +149,14 @@ def test_products_only_save_work(monkeypatch):
 def test_products_of_rows_of_very_different_size_leave_no_doubt():
     r = np.random.default_rng(0)
     X = r.normal(size=(400, 16)) * 10.0 ** r.integers(-12, 6, (400, 1))
-    _, labels = feed(OnlineKMeans(60), X)
+    _, labels = feed(OnlineKMeans(60, init="first"), X)
     np.testing.assert_array_equal(labels, plain(X, 0.0, max_clusters=60)[0])
 
 
 def test_one_cluster_is_the_running_mean():
     r = np.random.default_rng(0)
     X = r.normal(size=(300_000, 2)) + np.array([1e6, 0.0])
-    model = OnlineKMeans(1)
+    model = OnlineKMeans(1, init="first")
     for block in np.array_split(X, 13):
         model.partial_fit(block)
     exact = [math.fsum(X[:, j]) / len(X) for j in range(2)]
@@ -200,15 +204,15 @@ def test_fit_starts_afresh_and_partial_fit_goes_on():
     novel = model.predict([*X, [1e3, 0.0]], novel=True)
     assert novel[-1] == -1 and (novel[:-1] == model.predict(X)).mean() > 0.9
     permutation = np.random.RandomState(3).permutation(200)
-    shuffled = OnlineKMeans(4, order="random", random_state=3).fit(X)
-    ordered = OnlineKMeans(4).fit(X[permutation])
+    shuffled = OnlineKMeans(4, init="first", order="random", random_state=3).fit(X)
+    ordered = OnlineKMeans(4, init="first").fit(X[permutation])
     np.testing.assert_array_equal(shuffled.cluster_centers_, ordered.cluster_centers_)
     np.testing.assert_array_equal(shuffled.labels_[permutation], ordered.labels_)
 
 
 def test_error_on_arrival():
     X = blobs(200, 3, 3, seed=0)
-    model = OnlineKMeans(3)
+    model = OnlineKMeans(3, init="first")
     first = model.partial_fit(X[:100]).inertia_
     second = model.partial_fit(X[100:]).inertia_
     assert first + second == pytest.approx(plain(X, 0.0, max_clusters=3)[2])
@@ -229,6 +233,27 @@ def test_starts_of_online_kmeans():
     assert early.partial_fit([[1.0], [0.4]]).n_clusters_ == 3
 
 
+@pytest.mark.parametrize("half_life", [None, 300.0])
+def test_a_searched_start(half_life):
+    X = blobs(3000, 2, 6, seed=4)
+    best = KMeans(6, algorithm="search", random_state=0).fit(X)
+    model = OnlineKMeans(6, half_life=half_life, random_state=0).fit(X)
+    assert model.inertia_ <= 1.05 * best.inertia_
+    assert model.n_samples_seen_ == 3000
+    assert half_life or model.counts_.sum() == pytest.approx(3000)
+    parts = OnlineKMeans(6, half_life=half_life, random_state=0)
+    for a in range(0, 3000, 500):
+        parts.partial_fit(X[a : a + 500])
+    assert -parts.score(X) <= 1.1 * best.inertia_
+    assert parts.n_samples_seen_ == 3000
+    assert half_life or parts.counts_.sum() == pytest.approx(3000)
+    weight = np.repeat([1.0, 0.0], 1500)
+    halved = OnlineKMeans(6, random_state=0).fit(X, sample_weight=weight)
+    assert halved.counts_.sum() == pytest.approx(1500)
+    shuffled = OnlineKMeans(6, order="random", n_passes=2, random_state=0).fit(X)
+    assert shuffled.counts_.sum() == pytest.approx(6000)
+
+
 def test_sparse_integers_and_float32():
     X = np.round(blobs(200, 12, 4, seed=0)).astype(np.int8)
     X[np.abs(X) < 2] = 0
@@ -237,7 +262,7 @@ def test_sparse_integers_and_float32():
         model = OnlineDPMeans(40.0).partial_fit(table)
         np.testing.assert_array_equal(model.labels_, expected.labels_)
         np.testing.assert_allclose(model.cluster_centers_, expected.cluster_centers_, rtol=1e-6)
-    single = OnlineKMeans(3).fit(X.astype(np.float32))
+    single = OnlineKMeans(3, init="first").fit(X.astype(np.float32))
     assert single.cluster_centers_.dtype == np.float32
     assert single.transform(X.astype(np.float32)).dtype == np.float32
 

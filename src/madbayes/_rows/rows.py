@@ -129,6 +129,12 @@ class Rows:
         """The weights of the rows `index`; ones where there are no weights."""
         return self.weight[index] if self.weighted else np.ones(len(index))
 
+    def weighing(self, weight: np.ndarray | None) -> "Rows":
+        """The same rows with other weights."""
+        other = copy.copy(self)
+        other.weight = NO_WEIGHT if weight is None else np.ascontiguousarray(weight, np.float64)
+        return other
+
     def arranged(self) -> "Rows":
         """In an order in which neighbours lie close together, where that pays."""
         return arrange(self)

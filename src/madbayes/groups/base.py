@@ -6,13 +6,15 @@ import numpy as np
 import scipy.sparse as sp
 
 from madbayes._model.fitting import Options, begin, keep_choice, warn_if_unfinished
+from madbayes._partition.lloyd import nearest
 from madbayes._rows.checks import check_count
+from madbayes._rows.content import content_order
 from madbayes._rows.row_kernels import squared_error
 from madbayes._rows.rows import DISK_VALUES, Rows, on_disk
 from madbayes._search.division import Division
 from madbayes._search.driver import by_size, search
-from madbayes._search.number import printed_number
-from madbayes._search.price import SharedPrice
+from madbayes._search.number import printed_number, search_number
+from madbayes._search.price import SharedPrice, fixed
 from madbayes.groups.algorithm2 import SharedClustering, hard_hdp
 from madbayes.groups.farthest import group_gap, local_gap
 from madbayes.groups.grouped_rows import (
@@ -23,12 +25,15 @@ from madbayes.groups.grouped_rows import (
     put_together,
     usage,
 )
-from madbayes.groups.path import find_shared_path
+from madbayes.groups.path import ALIKE, find_shared_path, shares
 from madbayes.groups.space import GroupedSpace
 from madbayes.howmany.staircase import Staircase
+from madbayes.kmeans.dense_space import DenseSpace
 from madbayes.kmeans.farthest import first_gap
 
 COSTS = 2**20  # distances that predict keeps at a time
+TRIES = 3  # searches for the number that was chosen …
+STEP = 1.5  # … each with a λ_g so many times as large or as small
 
 
 def check_penalty(name: str, value: Any) -> Any:
@@ -46,6 +51,12 @@ def check_penalty(name: str, value: Any) -> Any:
     if not 0 < float(value) < np.inf:
         raise ValueError(says)
     return float(value)
+
+
+def clustering_of(found: Division, history: list[float]) -> SharedClustering:
+    """Clusters from the heaviest to the lightest."""
+    rank = by_size(found.centers, found.weights)
+    return SharedClustering(np.argsort(rank)[found.labels], history, len(history), True)
 
 
 class SharedClusters:
@@ -115,12 +126,15 @@ class SharedClusters:
                 f"algorithm='search' needs the rows in memory, and X has {X.shape[0]:,} of "
                 f"{X.shape[1]} columns on disk. Use algorithm='paper', or np.array(X) if it fits."
             )
+        if self.algorithm == "search":  # a shuffled table gives the same clusters
+            order = content_order(X, weight, 0)
+            groups = groups._replace(order=order[np.argsort(groups.code[order], kind="stable")])
         rows = put_together(X, weight, groups)
         local, glob, path = self._penalties(rows, options)
         if self.algorithm == "paper":
             local, glob, found = self._fit_paper(rows, local, glob, path, options)
         else:
-            found = self._search(rows, local, glob, options)
+            local, glob, found = self._search(rows, local, glob, path, options)
         warn_if_unfinished(self, found.converged)
         space = GroupedSpace(
             rows.X, rows.w, rows.group, SharedPrice(glob, len(rows.X), local=local)
@@ -172,18 +186,61 @@ class SharedClusters:
         return *found[:2], found[2] if automatic else None
 
     def _search(
-        self, rows: Grouped, local: float, glob: float, options: Options
-    ) -> SharedClustering:
-        """The search, from Algorithm 2 among others; clusters from the heaviest to the lightest."""
-        printed = hard_hdp(rows, local, glob, options.max_iter)
-        price = SharedPrice(glob, len(rows.X), local=local)
-        found, history = search(
-            GroupedSpace(rows.X, rows.w, rows.group, price),
+        self,
+        rows: Grouped,
+        local: float,
+        glob: float,
+        path: Staircase | None,
+        options: Options,
+    ) -> tuple[float, float, SharedClustering]:
+        """The search, from Algorithm 2 among others; clusters from the heaviest to the lightest.
+
+        Where a number was chosen and the search finds another one, λ_g is raised or lowered a few
+        times; the nearest number is kept, with its λ_g. Groups that are alike are searched as one.
+        """
+        if path is not None and path.best().reason.startswith(ALIKE):
+            return self._search_pooled(rows, path, options)
+        number = None
+        known = [hard_hdp(rows, local, glob, options.max_iter).labels]
+        if path is not None:
+            number = path.best().number
+            known.append(nearest(rows.X, path.centers_at(path.best().price) - rows.offset))
+        best = None
+        for _ in range(TRIES):
+            price = SharedPrice(glob, len(rows.X), local=local)
+            space = GroupedSpace(rows.X, rows.w, rows.group, price)
+            found, history = search(space, **options.for_search(), labels=known)
+            if best is None or abs(found.k - (number or 0)) < abs(best[1].k - (number or 0)):
+                best = glob, found, history
+            if number is None or found.k == number:
+                break
+            glob *= STEP if found.k > number else 1 / STEP
+        assert best is not None
+        glob, found, history = best
+        return local, glob, clustering_of(found, history)
+
+    def _search_pooled(
+        self, rows: Grouped, path: Staircase, options: Options
+    ) -> tuple[float, float, SharedClustering]:
+        """The clusters of all rows together, and then the moves that groups add."""
+        choice, n = path.best(), len(rows.X)
+        found, _, total = search_number(
+            DenseSpace(rows.X, rows.w, fixed(choice.number, n)),
+            choice.number,
+            choice.price,
+            max_clusters=None,
+            centers=[path.centers_at(choice.price) - rows.offset],
             **options.for_search(),
-            labels=[printed.labels],
         )
-        rank = by_size(found.centers, found.weights)
-        return SharedClustering(np.argsort(rank)[found.labels], history, len(history), True)
+        local, glob = shares(total, rows)
+        grouped = GroupedSpace(rows.X, rows.w, rows.group, SharedPrice(glob, n, local=local))
+        now = grouped.division(found.labels)
+        history = [now.objective]
+        better = grouped.move(now)
+        if better.k == now.k and better.objective < now.objective:
+            now = better
+            history.append(now.objective)
+        return local, glob, clustering_of(now, history)
 
     def _fit_paper(
         self,

@@ -12,10 +12,12 @@
    Σ_p n_jp log(n_j/n_jp) + (k_j-1)/2·log n_j. This is the integrated complete likelihood of
    Biernacki, Celeux & Govaert 2000, for groups. d is the number of columns that vary, (Σ v)²/Σ v²
    of the variances v of small clusters along their principal axes.
-3. The candidate with the least L, if it describes the groups better than the same rows in shuffled
-   groups; the search itself then settles λ_g among its neighbours, again by the least L. If it does
-   not, all groups are alike and DP-means of all rows tells how many clusters there are
-   (`penalties.path`; 1 in noise, which round Gaussians would cut up when it is long).
+3. The candidate with the least L, if its clusters describe the groups of held-out rows better than
+   the same rows in shuffled groups, and if it has no more clusters than all rows together or than
+   the groups alone, added up (`penalties.path`). The search itself then settles λ_g among its
+   neighbours, again by the least L. Otherwise all groups are alike, and DP-means of all rows tells
+   how many clusters there are (1 in noise, which round Gaussians would cut up when it is long): a
+   cluster that all groups use costs what it costs there.
 4. With hints: the candidate nearest to them, then the search with larger or smaller penalties until
    the numbers are met, or nearly.
 
@@ -40,7 +42,7 @@ from madbayes._search.price import SharedPrice
 from madbayes._search.renewal import renew
 from madbayes.groups import hdp_kernels as hdp
 from madbayes.groups.descent import nearest
-from madbayes.groups.grouped_rows import Grouped
+from madbayes.groups.grouped_rows import Grouped, starts
 from madbayes.groups.space import GroupedSpace
 from madbayes.howmany.path import find_path
 from madbayes.howmany.staircase import Choice, Staircase, in_words
@@ -55,6 +57,9 @@ CLOSE = 0.05  # near enough to them
 FLOOR = 1e-9  # of all variation: rows that coincide are not described for nothing
 SHUFFLES = 4
 MARGIN = (5.0, 0.04)  # and of n: how much shorter the true groups have to be than shuffled ones
+LOCAL_SHARE = 0.1  # of the penalty of DP-means that the groups' shares of a cluster cost together
+MANY_GROUPS = 64  # more groups are not asked one by one
+ALIKE = "the groups are alike, and of all rows together"  # why the pooled rows decided
 ROWS = 4  # that a cluster has on average, at least
 
 Pair = tuple[float | None, float | None]  # for λ_l and λ_g
@@ -146,15 +151,50 @@ def candidates(
 def groups_matter(
     space: GroupedSpace, best: Candidate, d: float, rng: np.random.RandomState
 ) -> bool:
-    """3. Whether the groups are better described than shuffled ones, by the same penalties."""
-    centers = space.division(best.labels).centers
+    """3. Whether held-out rows are better described in their groups than in shuffled ones.
+
+    The centres come from one half of the rows and the other half is described. On the rows that the
+    centres were fitted to, any groups do better than shuffled ones.
+    """
+    mine = np.zeros(len(space.X), bool)
+    for a, b in pairwise(space.start):  # half of each group
+        mine[a + rng.permutation(b - a)[: (b - a) // 2]] = True
+    if not mine.any() or mine.all():
+        return False
+    centers = space.part(np.flatnonzero(mine), len(mine)).division(best.labels[mine]).centers
+    rest = space.part(np.flatnonzero(~mine), len(mine))
+    share = float(rest.w.sum() / space.w.sum())
     words = []
-    for _ in range(SHUFFLES):
-        mixed = rng.permutation(len(space.X))
-        shuffled = replace(space, X=space.X[mixed], w=space.w[mixed]).at(best.local, best.glob)
-        settled = shuffled.move(shuffled.settle(centers))
-        words.append(description_length(shuffled, settled.labels, d))
-    return best.words < min(words) - MARGIN[0] - MARGIN[1] * space.w.sum()
+    for i in range(1 + SHUFFLES):
+        order = rng.permutation(rest.n) if i else np.arange(rest.n)
+        there = replace(rest, X=rest.X[order], w=rest.w[order])
+        there = there.at(best.local * share, best.glob * share)
+        words.append(description_length(there, there.move(there.settle(centers)).labels, d))
+    return words[0] < min(words[1:]) - MARGIN[0] - MARGIN[1] * rest.w.sum()
+
+
+def most_clusters(rows: Grouped, pooled: Staircase) -> float:
+    """3. As many clusters as all rows together have, or as the groups alone, added up."""
+    start = starts(rows.group)
+    if len(start) - 1 > MANY_GROUPS:
+        return np.inf
+    alone = [find_path(rows.X[a:b], rows.w[a:b], None, None).best() for a, b in pairwise(start)]
+    return max(pooled.best().number, sum(choice.number for choice in alone))
+
+
+def as_pooled(rows: Grouped, pooled: Staircase) -> tuple[float, float, Staircase]:
+    """3. Groups that are alike: a cluster of all groups costs the penalty of DP-means."""
+    choice = pooled.best()
+    path = replace(
+        pooled.without_rows(), choice=replace(choice, reason=f"{ALIKE}: {choice.reason}")
+    )
+    return *shares(choice.price, rows), moved(path, rows.offset)
+
+
+def shares(total: float, rows: Grouped) -> tuple[float, float]:
+    """λ_l and λ_g at which a cluster that all groups use costs `total`."""
+    n_groups = len(starts(rows.group)) - 1
+    return LOCAL_SHARE * total / n_groups, (1 - LOCAL_SHARE) * total
 
 
 def searched(
@@ -200,7 +240,7 @@ def find_shared_path(
     if rows.group[0] == rows.group[-1]:  # DP-means
         hint = hints[1] or hints[0]
         hint = None if hint is None else round(hint)
-        path = find_path(rows.X, rows.w, None, hint, random_state)
+        path = find_path(rows.X, rows.w, None, hint)
         total = path.best().price
         other = given[0] or given[1] or total / 2
         rest = max(total - other, 1e-3 * total)
@@ -222,14 +262,21 @@ def find_shared_path(
     if hints != (None, None):
         best, reason = towards(space, best, hints, d, random_state), "the nearest to the hints"
     elif given[1] is None and best.n_global > 1:
-        if groups_matter(space, best, d, random_state):
+        matter = groups_matter(space, best, d, random_state)
+        pooled = None if matter else find_path(rows.X, rows.w, None, None)
+        if matter:
             nearby = [space.at(best.local, best.glob * f) for f in NEARBY]
             trials = [searched(here, best, d, random_state) for here in nearby]
             best = min(trials, key=lambda one: one.words)
-        else:
-            choice = find_path(rows.X, rows.w, None, None, random_state).best()
-            best = min(found, key=lambda one: (miss(one, (None, choice.number)), one.words))
-            reason = f"groups are alike; of all rows: {choice.reason}"
+            pooled = find_path(rows.X, rows.w, None, None)
+            if best.n_global <= most_clusters(rows, pooled):
+                pooled = None
+        if pooled is not None and given[0] is None:
+            return as_pooled(rows, pooled)
+        if pooled is not None:
+            number = pooled.best().number
+            best = min(found, key=lambda one: (miss(one, (None, number)), one.words))
+            reason = f"groups are alike; of all rows: {pooled.best().reason}"
     if best.n_global == 1 and hints[1] is None and given[1] is None:
         everything = float(
             space.w @ np.square(space.X, dtype=np.float64).sum(axis=1)

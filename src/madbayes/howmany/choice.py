@@ -1,16 +1,24 @@
 """What the tests say, put into a `Choice`: the number, its penalty, words and remarks."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import combinations
+from typing import Any
 
 import numpy as np
+from sklearn.metrics import adjusted_rand_score
 
-from madbayes.howmany.compression import Compression
-from madbayes.howmany.halves import Half, Scores
+from madbayes._partition.lloyd import nearest
+from madbayes.howmany.halves import STEADY, Half, Scores, Votes
+from madbayes.howmany.recovery import Recovery
 from madbayes.howmany.remarks import remarks
-from madbayes.howmany.staircase import Choice, Staircase, Strength, in_words
+from madbayes.howmany.staircase import Choice, Staircase, Strength, in_words, lower_hull
 
-Point = tuple[int, int, float]  # number of clusters, the k it was scored as, error
+MORE_FOUND = 1.5  # clusters found again, in units of the links' score, that overrule the links
+CLEAR_LINKS, CLEAR_SHARE = 7.0, 0.9  # score of the links, and share of the possible, beyond doubt
+STRONG_ROWS = 100  # rows for strong evidence, at least: halves of fewer say the same by accident
+COMPARED_ROWS = 2_048  # rows whose divisions by several halves are compared
+COMPARED_HALVES = 4  # halves that are compared, at most
+CLOSE = 1.15  # numbers of clusters of two tests that differ by a smaller factor agree
 
 
 @dataclass(frozen=True)
@@ -21,75 +29,138 @@ class Tested:
     weights: np.ndarray
     halves: list[Half]
     scores: Scores
+    votes: Votes  # of the repeated cuts in halves
     fewest: int
     most: int  # clusters that may be answered
     top: int  # the most that halves can divide into
     unit: bool = False
-    second: Compression | None = None
+    recovery: Recovery | None = None
+
+    @property
+    def by_links(self) -> int:
+        """The number of clusters that has the best score of links."""
+        return max(self.scores, key=lambda k: (self.scores[k][0], -k))
+
+    @property
+    def beyond_doubt(self) -> bool:
+        """Whether so many links are confirmed, by every cut, that no other test overrules them."""
+        k = self.by_links
+        sure = self.scores[k][0] >= max(CLEAR_LINKS, CLEAR_SHARE * (k - 1))
+        return sure and all(vote == k for vote in self.votes)
+
+    @property
+    def recovered(self) -> bool:
+        """Whether clusters that are found again decide: they are beyond noise, and clearly more of
+        them are confirmed than by links."""
+        if self.recovery is None or not self.recovery.beyond_noise:
+            return False
+        return self.recovery.found > MORE_FOUND * max(self.scores[self.by_links][0], 0.0)
 
     @property
     def best(self) -> int:
         """The number of clusters that does best."""
-        if self.second is not None and self.second.number is not None:
-            return self.second.number
-        return max(self.scores, key=lambda k: (self.scores[k][0], -k))
+        if self.recovered:
+            assert self.recovery is not None
+            return min(max(self.recovery.number, self.fewest), self.most)
+        return self.by_links
 
 
-def choose(path: Staircase, tested: Tested, points: Sequence[Point]) -> Choice:
-    """The step with the best score; 1 when nothing stands out."""
-    scores, second, best = tested.scores, tested.second, tested.best
+def choose(path: Staircase, tested: Tested, number: int, k: int) -> Choice:
+    """The choice of a number of clusters that was tested as a division into k (fewer where rows
+    coincide)."""
+    step = path.step_of(number)
+    assert step is not None  # `keep_on_hull`
+    by_test = from_recovery(tested) if tested.recovered else from_links(path, tested, k)
+    return Choice(number=number, price=path.middle(step), remarks=remarks(tested, k), **by_test)
 
-    def merit(point: Point) -> tuple[float, int]:
-        """The score; among equals one cluster of all rows, then isolated rows on their own."""
-        number, k, _ = point
-        value = scores.get(k, (-np.inf,))[0] if second is None else -abs(k - best)
-        return value, number if k > 1 else path.number[-1] + 2 - number
 
-    allowed = [p for p in points if tested.fewest <= p[0] <= tested.most] or list(points)
-    steps = set(zip(path.number.tolist(), path.figures["scored"].tolist(), strict=True))
-    on_steps = [p for p in allowed if p[:2] in steps and merit(p)[0] > -np.inf]
-    number, k, error = max(on_steps or allowed, key=merit)
-    score, confirmed = scores.get(k, (0.0, None))
-    support = score / (k - 1) if k > 1 else 0.0
-    word = strength(k, scores)
+def keep_on_hull(numbers: np.ndarray, errors: np.ndarray, chosen: int) -> np.ndarray:
+    """Positions of the points that let the chosen number be a step of the staircase.
+
+    A point above the line between its neighbours is never the best, whatever the penalty. Errors
+    come from a few Lloyd passes, so that this may happen by accident: the nearest neighbour goes.
+    """
+    keep = np.arange(len(numbers))
+    while True:
+        order = keep[np.lexsort((errors[keep], numbers[keep]))]
+        hull = numbers[order[lower_hull(numbers[order], errors[order])]]
+        if chosen in hull:
+            return keep
+        hull = hull[hull > 1]
+        if not len(hull):
+            return keep
+        keep = keep[numbers[keep] != hull[np.argmin(np.abs(hull - chosen))]]
+
+
+def from_links(path: Staircase, tested: Tested, k: int) -> dict[str, Any]:
+    """What the links say of k clusters."""
+    score, confirmed = tested.scores.get(k, (0.0, None))
+    word = strength(k, tested.scores)
+    votes = tested.votes
+    stability = votes.count(k) / len(votes) if votes else None
+    agreement = mean_rand(tested.Z, tested.halves, k)
     reason = "no division stands out from noise"
     if word != "none" and confirmed is not None:
         reason = f"{confirmed:.0%} of the divisions confirmed on held-out rows"
-    others = runners_up(path, scores, k)
-    if second is not None:
-        near = min(second.gain, key=lambda j: abs(j - k))
-        word, score, support = "weak", second.agreement[near], min(second.gain[near], 1.0) / 3
-        reason = (
-            "no valleys, but held-out rows are explained "
-            f"{1 + second.gain[near]:.1f} times as well as noise"
-        )
-        ranked = sorted(second.agreement, key=lambda j: -second.agreement[j])
-        others = [(j, second.agreement[j]) for j in ranked if j not in (k, near)][:5]
-    return Choice(
-        number=number,
-        price=price_of(path, number, error),
-        strength=word,
-        support=support,
-        reason=reason,
-        runners_up=tuple(others),
-        score=score,
-        confirmed=confirmed,
-        n_isolated=number - k if number > k else 0,
-        remarks=remarks(tested, k),
-    )
+    if word == "strong":
+        if stability is None or stability < STEADY:
+            word = "moderate"
+            reason += ", but other halves of the rows give other numbers"
+        elif len(tested.Z) < STRONG_ROWS:
+            word = "moderate"
+            reason += ", but the rows are few"
+        elif doubted(tested, k):
+            word = "moderate"
+            reason += ", but a finer division is found again too"
+    return {
+        "strength": word,
+        "support": score / (k - 1) if k > 1 else 0.0,
+        "reason": reason,
+        "runners_up": tuple(runners_up(path, tested.scores, k)),
+        "score": score,
+        "confirmed": confirmed,
+        "stability": stability,
+        "agreement": agreement,
+    }
 
 
-def price_of(path: Staircase, number: int, error: float) -> float:
-    """In the middle of the step; between its neighbours where the number is never the best."""
-    step = path.step_of(number)
-    if step is not None:
-        return path.middle(step)
-    fewer, more = path.number < number, path.number > number
-    gain = float((path.objective[fewer][-1] - error) / (number - path.number[fewer][-1]))
-    less = gain / 4
-    if more.any():
-        less = float((error - path.objective[more][0]) / (path.number[more][0] - number))
-    return float(np.sqrt(max(gain, 0.0)) * np.sqrt(max(less, 0.0))) or max(gain, less) or 1.0
+def from_recovery(tested: Tested) -> dict[str, Any]:
+    """What repeated halvings say. The evidence is weak: there is no valley between the clusters."""
+    recovery = tested.recovery
+    assert recovery is not None
+    at, number = recovery.at, recovery.number
+    ranked = np.argsort(-recovery.beyond, kind="stable").tolist()
+    others = [(int(recovery.ks[i]), float(recovery.beyond[i])) for i in ranked]
+    return {
+        "strength": "weak",
+        "support": float(recovery.beyond[at]) / 3,
+        "reason": (
+            f"hardly any valleys, but {recovery.strength[at]:.0%} of the pairs of a cluster are "
+            f"together in other halves of the rows, {recovery.beyond[at]:.0%} more than in noise"
+        ),
+        "runners_up": tuple((k, value) for k, value in others if k != number)[:5],
+        "score": float(recovery.beyond[at]),
+        "confirmed": tested.scores.get(number, (0.0, None))[1],
+        "stability": recovery.votes.count(number) / len(recovery.votes),
+        "agreement": mean_rand(tested.Z, recovery.halves, number),
+    }
+
+
+def doubted(tested: Tested, k: int) -> bool:
+    """Whether more clusters than the k of the links are found again in other halves."""
+    recovery = tested.recovery
+    if recovery is None or recovery.number <= CLOSE * k:
+        return False
+    return recovery.found > tested.scores[k][0]
+
+
+def mean_rand(Z: np.ndarray, halves: list[Half], k: int) -> float | None:
+    """Mean adjusted Rand index between the divisions into k clusters that several halves make."""
+    halves = [half for half in halves[:COMPARED_HALVES] if len(half.small) >= k]
+    if k < 2 or len(halves) < 2:
+        return None
+    labels = [nearest(Z[:COMPARED_ROWS], half.centers(k)) for half in halves]
+    return float(np.mean([adjusted_rand_score(a, b) for a, b in combinations(labels, 2)]))
 
 
 def runners_up(path: Staircase, scores: Scores, k: int) -> list[tuple[int, float]]:

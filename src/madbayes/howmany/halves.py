@@ -23,10 +23,14 @@ MANY_CLUSTERS = 128  # more than these
 LEAST_ROWS = 12  # for each of them at a first look
 DOUBT = 0.35  # of a vote for each link, by which it may be wrong
 MANY = 32  # clusters that are tried of any rows
-CUT_ROWS = 6_000  # rows halved altogether, over the repeated cuts of a small sample
+CUT_ROWS = 6_000  # rows of all cuts in halves together, which …
+CUTS = 2, 8  # … are so many cuts, at least and at most
+HALF_ROWS = 8_192  # rows of one half, at most
+STEADY = 0.75  # share of the cuts that say the same number, at least, for strong evidence
 
 # of each k: score, confirmed share of links; None where a first look was enough
 Scores = dict[int, tuple[float, float | None]]
+Votes = tuple[int, ...]  # the number of clusters that each cut in halves would answer alone
 
 
 def frame_of(X: np.ndarray, weights: np.ndarray) -> Frame | None:
@@ -102,11 +106,16 @@ class Half:
         return k[np.argsort(-gain, kind="stable")[:count]]
 
 
+def count_cuts(n: int) -> int:
+    """3. How often n rows are cut in halves: often where rows are few, and never only once."""
+    return int(np.clip(CUT_ROWS // n, *CUTS))
+
+
 def make_halves(
     Z: np.ndarray, w: np.ndarray, n_small: int, cuts: int, rng: np.random.Generator
 ) -> list[Half]:
-    """3. The two halves of each cut, next to each other; of several `cuts` of few rows."""
-    h = len(Z) // 2
+    """3. The two halves of each cut, next to each other."""
+    h = min(len(Z) // 2, HALF_ROWS)
     parts = []
     for _ in range(cuts):
         order = rng.permutation(len(Z))
@@ -126,14 +135,16 @@ def add_up(found: list[np.ndarray]) -> np.ndarray:
     return sum(found) * np.sqrt(2) / len(found)
 
 
-def score_levels(halves: list[Half], k_min: int, k_max: int) -> Scores:
-    """4. {k: (score, confirmed share of links)} for k on a grid, then around the best.
+def score_levels(halves: list[Half], k_min: int, k_max: int) -> tuple[Scores, Votes]:
+    """4. {k: (score, confirmed share of links)} for k on a grid, then around the best; and the k
+    that each cut in halves would choose among them.
 
     Many clusters ask for many rows: a first look at a part of them is enough where it is far from
     the best, and so it is for numbers so small that they cannot come near it.
     """
     scores: Scores = {1: (0.0, 0.0)} if k_min == 1 else {}
     rough: Scores = {}
+    of_cuts: dict[int, list[float]] = {k: [0.0] * (len(halves) // 2) for k in scores}
     top = max(k_max, 25)
     grid = np.geomspace(25, top, 1 + int(np.ceil(np.log(top / 25) / 0.22))).astype(int).tolist()
     likely = len({k for k in [*range(k_min, 25), *grid] if 2 <= k <= k_max}) + 12
@@ -149,11 +160,13 @@ def score_levels(halves: list[Half], k_min: int, k_max: int) -> Scores:
         ordered = sorted(new, reverse=True)  # the longest first
         found = iter(together(test, [(half, k, share) for k in ordered for half in halves]))
         for k in ordered:
-            z = add_up([next(found) for _ in halves])
+            each = [next(found) for _ in halves]
+            z = add_up(each)
             if share > 1:
                 rough[k] = (score(z), None)
             else:
                 scores[k] = (score(z), float(np.mean(z > LEVEL)))
+                of_cuts[k] = [score(add_up(each[i : i + 2])) for i in range(0, len(each), 2)]
 
     n = len(halves[0].X)
     most = n // (FIRST_LOOK * LEAST_ROWS)
@@ -179,7 +192,8 @@ def score_levels(halves: list[Half], k_min: int, k_max: int) -> Scores:
             step //= 2
     k = leaders[0] if scores else k_max
     visit([j for j in sorted(rough) if j >= cut_further(k)][:1])
-    return rough | scores
+    votes = [max(of_cuts, key=lambda k: (of_cuts[k][i], -k)) for i in range(len(halves) // 2)]
+    return rough | scores, tuple(votes)
 
 
 def cut_further(k: int) -> float:

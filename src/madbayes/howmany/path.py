@@ -1,18 +1,22 @@
 """The staircase k(λ) of J(λ) = SSE + λk, and the k that the data supports.
 
-1. *Sample.* Rows of weight 0 and far, lonely rows are set aside; at most some 30,000 rows are kept.
+1. *Sample.* Rows of weight 0 and far, lonely rows are set aside; at most some 30,000 rows are kept,
+   in an order that depends on their content.
 2. *Sketch.* Columns on a grid (integers, rounded values) are spread over their grain. Above ten
    columns, keep the principal components that stand out from those of the same data with random
    signs (parallel analysis; Horn 1965, Hong, Sheng & Dobriban 2020).
-3. *Halves.* Each half of the rows: k-means++ to many small clusters, Lloyd, then Ward's merging
-   (the cost of a merge, w_a w_b/(w_a+w_b)·‖μ_a-μ_b‖², is the λ at which it pays), so that cutting
-   the tree and a few Lloyd steps give a partition for any k (KJ Fig. 2c).
-4. *Score.* The partitions of one half are tested on the other half (`links.py`): a score that
+3. *Halves.* The rows are cut in halves, at least twice. Each half: k-means++ to many small
+   clusters, Lloyd, then Ward's merging (the cost of a merge, w_a w_b/(w_a+w_b)·‖μ_a-μ_b‖², is the λ
+   at which it pays), so that cutting the tree and a few Lloyd steps give a partition for any k
+   (KJ Fig. 2c).
+4. *Valleys.* The partitions of one half are tested on the other half (`links.py`): a score that
    rises with each cluster that is apart from its neighbours, falls with each superfluous one, and
    stays below 0 on noise. All small k, a geometric grid and the widest plateaus of Ward's heights
-   are scored, then the neighbourhood of the best.
-5. *Second look.* Where that is weak or nothing and there are many components: do clusters explain
-   held-out rows better than noise would (`compression.py`)?
+   are scored, then the neighbourhood of the best. The score is that of all cuts together; the
+   number that each cut alone would give is its vote, and the share of equal votes the stability.
+5. *Clusters found again.* In many components there may be clusters without valleys: are they found
+   again in other halves, beyond noise (`recovery.py`)? If clearly more clusters are found again
+   than valleys confirm, they decide.
 6. *Staircase.* Around these k, Lloyd on the rows of both halves in the original space: SSE_k; its
    lower convex hull gives for each k the interval of λ in which it is best.
 
@@ -24,10 +28,9 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 from sklearn.utils import check_random_state
 
-from madbayes._partition.lloyd import lloyd, nearest
+from madbayes._partition.lloyd import lloyd
 from madbayes._rows.checks import (
     check_count,
     check_table,
@@ -39,23 +42,33 @@ from madbayes._rows.frame import measure_to_fit
 from madbayes._rows.progress import Stage
 from madbayes._rows.rows import Rows
 from madbayes._rows.threads import together, workers
-from madbayes.howmany.choice import Tested, choose, strength
-from madbayes.howmany.compression import COMPONENTS, compress
-from madbayes.howmany.compression import MIN_ROWS as ROWS_TO_COMPRESS
+from madbayes.howmany.choice import Tested, choose, keep_on_hull
 from madbayes.howmany.halves import (
-    CUT_ROWS,
     FIRST_LOOK,
     Half,
     Scores,
+    count_cuts,
     frame_of,
     make_halves,
     score_levels,
 )
-from madbayes.howmany.remarks import on_hint
-from madbayes.howmany.sample import DENSE_COLUMNS, Sample, divide, draw_sample, sketch
+from madbayes.howmany.links import squared_distances
+from madbayes.howmany.recovery import MIN_ROWS as ROWS_TO_RECOVER
+from madbayes.howmany.recovery import find_again
+from madbayes.howmany.remarks import on_hint, on_isolated
+from madbayes.howmany.sample import (
+    DENSE_COLUMNS,
+    KEEP_COLUMNS,
+    Sample,
+    divide,
+    draw_sample,
+    sketch,
+)
 from madbayes.howmany.staircase import Staircase
 
 MIN_ROWS = 12  # fewer rows cannot be halved and tested
+COMPONENTS = 8  # of the sketch, at least, to look for clusters without valleys: products of few
+# components that are not normal (the corners of a square) are found again without being clusters
 
 
 def path(
@@ -83,7 +96,8 @@ def path(
     metric : {"euclidean", "cosine"}, default="euclidean"
         "cosine": rows and centres at length 1, so that squared distances are 2 - 2 cos.
     random_state : int, RandomState or None
-        Seed for the sample and its halves. The result is the same for any `n_jobs`.
+        Seed for the sample and its halves. None: those that estimators use. The order of the rows
+        does not matter for any seed. The result is the same for any `n_jobs`.
     n_jobs : int or None
         Threads; None uses all cores.
 
@@ -110,7 +124,8 @@ def path(
     with workers(n_jobs):
         # complains about values too large or small to square
         measure_to_fit(Rows(X, unit=unit, weight=weights))
-        return find_path(X, weights, max_clusters, n_clusters_hint, random_state, unit=unit)
+        seed = 0 if random_state is None else check_random_state(random_state).randint(2**31 - 1)
+        return find_path(X, weights, max_clusters, n_clusters_hint, unit=unit, seed=seed)
 
 
 def check_range(max_clusters: int | None, n_clusters_hint: int | None) -> tuple[int, int | None]:
@@ -130,99 +145,119 @@ def find_path(
     weight: np.ndarray | None,
     max_clusters: int | None,
     n_clusters_hint: int | None,
-    random_state: Any,
     *,
     unit: bool = False,
+    seed: int = 0,
 ) -> Staircase:
-    """Steps 1 to 6 on checked rows."""
-    rng = np.random.default_rng(check_random_state(random_state).randint(2**31 - 1))
+    """Steps 1 to 6 on checked rows.
+
+    Estimators leave the seed as it is: their number of clusters depends on the rows alone.
+    """
+    rng = np.random.default_rng(seed)
     fewest, most = check_range(max_clusters, n_clusters_hint)
     sample = draw_sample(X, weight, most or 0, rng, unit=unit)  # 1.
-    Z, signal = sketch(sample, rng)  # 2.
-    tested = try_numbers(Z, sample.core_w, signal, fewest, most, unit, rng)  # 3. to 5.
+    Z = sketch(sample, rng)  # 2.
+    many = X.shape[1] > KEEP_COLUMNS and Z.shape[1] >= COMPONENTS
+    tested = try_numbers(Z, sample.core_w, fewest, most, unit, rng, many=many)  # 3. to 5.
     numbers, errors, centers, scored = stairs(sample, tested, unit)  # 6.
+    at = int(np.argmin([abs(k - tested.best) for k in scored]))
+    keep = keep_on_hull(numbers, errors, int(numbers[at]))
     found = Staircase.build(
-        numbers,
-        errors,
-        centers=centers,
-        figures={"scored": np.array(scored)},
+        numbers[keep],
+        errors[keep],
+        centers=[centers[i] for i in keep],
         scores={k: s for k, (s, _) in tested.scores.items()},
         unit=unit,
+        far=farthest(sample, centers[at]),
         _X=X,
     )
-    points = list(zip(numbers, scored, errors.tolist(), strict=True))
-    choice = choose(found, tested, points)
-    hint = on_hint(choice.number, n_clusters_hint, max_clusters)
-    return replace(found, choice=replace(choice, remarks=choice.remarks + hint))
+    choice = choose(found, tested, int(numbers[at]), scored[at])
+    more = on_isolated(sample.n_isolated) + on_hint(choice.number, n_clusters_hint, max_clusters)
+    choice = replace(choice, n_isolated=sample.n_isolated, remarks=choice.remarks + more)
+    return replace(found, choice=choice)
+
+
+def farthest(sample: Sample, centers: np.ndarray) -> float:
+    """The squared distance to the nearest of the centres, in units of X, beyond which a row is
+    isolated; infinite where no row of the table can be."""
+    if not np.isfinite(sample.limit) or (sample.whole and not sample.n_isolated):
+        return np.inf
+    centers = (centers - sample.origin) / sample.scale
+    largest = float(squared_distances(sample.core, centers).min(axis=1).max())
+    return max(sample.limit, largest * (1 + 1e-6)) * sample.scale**2
+
+
+def without_isolated(path: Staircase, X: Any, weight: np.ndarray | None) -> np.ndarray | None:
+    """The weights of the rows for a fit that follows the path: isolated rows have none.
+
+    A handful of rows that lie far from everything (a 9999 that stands for a missing value) would
+    otherwise take all clusters, because each of them saves more than a whole cluster does.
+    """
+    if not np.isfinite(path.far):
+        return weight
+    centers = path.centers_at(path.best().price)
+    origin = centers.mean(axis=0)
+    rows = Rows(X)
+    isolated = np.zeros(X.shape[0], bool)
+    for a, b, block in rows.blocks(0, X.shape[0]):
+        D = squared_distances(np.asarray(block, np.float64) - origin, centers - origin)
+        isolated[a:b] = D.min(axis=1) > path.far
+    if not isolated.any():
+        return weight
+    return np.where(isolated, 0.0, 1.0 if weight is None else weight)
 
 
 def try_numbers(
     Z: np.ndarray,
     w: np.ndarray,
-    signal: int,
     fewest: int,
     most: int | None,
     unit: bool,
     rng: np.random.Generator,
+    *,
+    many: bool,
 ) -> Tested:
-    """3. to 5. Halves, scores, second look; a tree of all rows where there are too few to test."""
+    """3. to 5. Halves, links, clusters found again (`many` components); a tree of all rows where
+    there are too few to test."""
     n, h = len(Z), len(Z) // 2
     n_small = min(h // 2, max(512, int(6 * np.sqrt(h)), 3 * (most or 0)))
     k_max = max(1, min(n_small // 2, most or 320))
     one: Scores = {1: (0.0, 0.0)}
     if n < 2 or not np.ptp(Z, axis=0).max() > 0:
-        return Tested(Z, w, [], one, 1, 1, 1)
+        return Tested(Z, w, [], one, (), 1, 1, 1)
     if n < MIN_ROWS or k_max < fewest:
         whole = Half(Z, w, Z, w, rng.random(min(n, max(512, 3 * (most or 0)))))
         top = min(most or n, len(whole.small))
         guess = whole.plateaus(min(fewest, top), top, 1).tolist() if fewest > 1 else [1]
         one = {guess[0] if guess else top: (0.0, 0.0)}
-        return Tested(Z, w, [whole], one, min(fewest, top), top, top)
-    cuts = min(max(CUT_ROWS // n, 1), 8)  # few rows: several cuts in halves
-    halves = make_halves(Z, w, n_small, cuts, rng)
+        return Tested(Z, w, [whole], one, (), min(fewest, top), top, top)
+    halves = make_halves(Z, w, n_small, count_cuts(n), rng)
     k_max = min(k_max, *(len(half.small) for half in halves))
-    scores = score_levels(halves, min(fewest, k_max), k_max)
-    tested = Tested(Z, w, halves, scores, min(fewest, k_max), most or n, k_max, unit)
-    k = tested.best
-    weak = strength(k, scores) in ("none", "weak")
-    if weak and signal >= COMPONENTS and n >= ROWS_TO_COMPRESS:
-        second = compress(Z, w, fewest, k_max, rng, unit=unit)
-        if second.number is not None:
-            tested = replace(tested, second=second, Z=second.Z, halves=second.halves)
+    scores, votes = score_levels(halves, min(fewest, k_max), k_max)
+    tested = Tested(Z, w, halves, scores, votes, min(fewest, k_max), most or n, k_max, unit)
+    if many and n >= ROWS_TO_RECOVER and not tested.beyond_doubt:
+        tested = replace(tested, recovery=find_again(Z, w, fewest, k_max, rng, unit=unit))
+        if tested.recovered and tested.recovery is not None:
+            tested = replace(tested, Z=tested.recovery.Z, halves=tested.recovery.halves)
     return tested
 
 
 def stairs(
     sample: Sample, tested: Tested, unit: bool
-) -> tuple[list[int], np.ndarray, list[np.ndarray], list[int]]:
-    """6. Numbers, errors, centres (in the units of X) and the k they were scored as.
-
-    Isolated rows stand on their own, or with the nearest cluster.
-    """
+) -> tuple[np.ndarray, np.ndarray, list[np.ndarray], list[int]]:
+    """6. Numbers, errors, centres (in the units of X) and the k that each was tested as."""
     block = slice(max(8192, 64 * tested.best))
-    core, core_w = sample.core[block], sample.core_w[block]
-    n_core, isolated = core.shape[0], sample.isolated
-    rows, w = core, core_w
-    if isolated.shape[0]:  # they keep the weight they have among the sample's rows
-        rows = (sp.vstack if sp.issparse(core) else np.concatenate)([core, isolated])
-        w = np.r_[core_w, sample.isolated_w * n_core / sample.core.shape[0]]
-    numbers: list[int] = []
-    errors, found, scored = [], [], []
+    core, w = sample.core[block], sample.core_w[block]
     apart = 1.05 if core.shape[1] <= DENSE_COLUMNS else 1.2  # centres of many columns are large
-    for k, labels in divisions(tested, n_core, apart):
-        variants = [labels]
-        if isolated.shape[0]:
-            centers, labels, _ = divide(core, core_w, labels, unit)
-            joined = nearest(isolated, centers)
-            variants = [np.r_[labels, len(centers) + sample.clump], np.r_[labels, joined]]
-        for variant in variants:
-            centers, _, error = divide(rows, w, variant, unit)
-            numbers.append(len(centers))
-            errors.append(error)
-            found.append(centers * sample.scale + sample.origin)
-            scored.append(k)
+    scored, errors, found = [], [], []
+    for k, labels in divisions(tested, core.shape[0], apart):
+        centers, _, error = divide(core, w, labels, unit)
+        errors.append(error)
+        found.append(centers * sample.scale + sample.origin)
+        scored.append(k)
     # SSE of the sample to SSE of the data, back in the units of X
-    return numbers, np.array(errors) * sample.scale**2 * (sample.total / w.sum()), found, scored
+    scale = sample.scale**2 * (sample.total / w.sum())
+    return np.array([len(C) for C in found]), np.array(errors) * scale, found, scored
 
 
 def divisions(tested: Tested, n_rows: int, apart: float) -> list[tuple[int, np.ndarray]]:

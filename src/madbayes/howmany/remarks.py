@@ -8,6 +8,7 @@
 3. *Unequal widths.* A cluster that is much wider than a neighbour, so that the border half-way
    between them cuts off its rows. Widths are medians, which strange rows do not change much.
 4. *Hints* that could not be followed.
+5. *Isolated rows*, which have no weight.
 """
 
 from typing import Any
@@ -27,7 +28,7 @@ REACH = 2.2  # … whose border lies within so many of its own widths
 
 def remarks(tested: Any, k: int) -> tuple[str, ...]:
     """1. to 3., for clusters that the held-out links decided."""
-    if tested.unit or tested.second is not None:
+    if tested.unit or tested.recovered:
         return ()
     found = []
     if gaps_inside(tested.scores, k) > GAPS + 10 / len(tested.Z):
@@ -105,3 +106,14 @@ def on_hint(number: int, n_clusters_hint: int | None, max_clusters: int | None) 
     if max_clusters is not None and 3 * max_clusters < 2 * n_clusters_hint:
         return (f"max_clusters={max_clusters} comes before n_clusters_hint={n_clusters_hint}",)
     return (f"n_clusters_hint={n_clusters_hint} is more than the different rows allow",)
+
+
+def on_isolated(count: int) -> tuple[str, ...]:
+    """5. How many rows were set aside, and what became of them."""
+    if not count:
+        return ()
+    rows, they = ("row lies", "It has") if count == 1 else ("rows lie", "They have")
+    return (
+        f"{count} isolated {rows} far from all others. {they} no weight in finding the clusters "
+        "and the label of the nearest one; codes such as 9999 for missing values look like this",
+    )

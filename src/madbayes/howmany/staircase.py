@@ -47,7 +47,14 @@ class Choice:
         The share of divisions that are significant at the 5 % level on rows that played no part in
         finding them; None where no rows were held out.
     n_isolated : int
-        How many of the groups are far, lonely rows (or clumps of up to five).
+        How many rows of the sample lie far from all others (alone or up to five together). They had
+        no say in the choice.
+    stability : float or None
+        The share of repetitions (other halves of the rows) that give the same number; None where
+        nothing was repeated.
+    agreement : float or None
+        The mean adjusted Rand index between the divisions of these repetitions, from 0 (unrelated)
+        to 1 (the same).
     remarks : tuple of str
         What a user should know beside it: for example that the clusters are not round.
     of : {"cluster", "feature", "community"}
@@ -68,6 +75,7 @@ class Choice:
     remarks: tuple[str, ...] = ()
     of: Of = "cluster"
     stability: float | None = None
+    agreement: float | None = None
 
     @property
     def n_clusters(self) -> int:
@@ -88,13 +96,15 @@ class Choice:
     def describe(self) -> str:
         """What was found, how sure it is and what else it could be, for a person."""
         text = count(self.number, self.of)
-        if self.n_isolated:
-            kind = "pieces of up to 5 nodes" if self.of == "community" else "isolated rows"
-            text += f" ({self.n_isolated} of them {kind})"
+        if self.n_isolated and self.of == "community":
+            text += f" ({self.n_isolated} of them pieces of up to 5 nodes)"
+        reason = self.reason
+        if self.stability is not None:
+            reason += f"; {self.stability:.0%} of the repetitions say the same"
         if self.strength == "none":
-            text += f": {self.reason}"
+            text += f": {reason}"
         else:
-            text += f", evidence {self.strength} ({self.reason})"
+            text += f", evidence {self.strength} ({reason})"
         others = ", ".join(str(number) for number, _ in self.runners_up[:3])
         text = f"{text}; next best: {others}" if others else text
         return ". ".join([text, *self.remarks])
@@ -125,6 +135,9 @@ class Staircase:
         The division of each step, by centres or by labels.
     unit : bool
         Whether rows and centres have length 1.
+    far : float
+        Rows whose squared distance to every centre of the choice is larger are isolated: a fit that
+        follows the choice gives them no weight. Infinite where there are none.
 
     Notes
     -----
@@ -143,6 +156,7 @@ class Staircase:
     centers: tuple[np.ndarray, ...] | None = field(default=None, repr=False)
     labels: tuple[np.ndarray, ...] | None = field(default=None, repr=False)
     unit: bool = field(default=False, repr=False)  # rows and centres at length 1
+    far: float = field(default=np.inf, repr=False)
     _X: Any = field(default=None, repr=False)
 
     @classmethod

@@ -153,7 +153,7 @@ class SpectralDPMeans(KernelMixin):
         self._kernel, rows = self._place(X, used, w)  # 1.
         path = None
         if options.penalty == "auto":
-            path = find_path(rows, w, options.cap, None, options.random_state)
+            path = find_path(rows, w, options.cap, None)
         scaled = rows * np.sqrt(w)[:, None] if (w != 1).any() else rows
         trace = float(np.einsum("ij,ij->", scaled, scaled))
 

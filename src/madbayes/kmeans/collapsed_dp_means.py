@@ -31,7 +31,7 @@ from madbayes._rows.rows import Rows
 from madbayes._rows.threads import patient, workers
 from madbayes._search.number import printed_number, search_number
 from madbayes._search.price import fixed, per_cluster
-from madbayes.howmany.path import find_path
+from madbayes.howmany.path import find_path, without_isolated
 from madbayes.howmany.staircase import Staircase
 from madbayes.kmeans.collapsed_kernels import RECENT, pass_over_rows
 from madbayes.kmeans.farthest import first_gap, largest_gap
@@ -200,7 +200,8 @@ class CollapsedDPMeans(CentersMixin):
             rows = Rows(X, weight=weight)
             frame = measure_to_fit(rows)
             if options.penalty == "auto":
-                path = find_path(X, weight, options.cap, options.hint, options.random_state)
+                path = find_path(X, weight, options.cap, options.hint)
+                weight = without_isolated(path, X, weight)
             if self.order == "random":
                 rows = rows.shuffled(options.random_state)
             table = SearchTable(rows, frame)

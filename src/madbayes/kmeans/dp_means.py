@@ -19,7 +19,7 @@ from madbayes.howmany.staircase import Staircase
 from madbayes.kmeans.algorithm1 import dp_means
 from madbayes.kmeans.farthest import first_gap, largest_gap
 from madbayes.kmeans.search_rows import Clustering
-from madbayes.kmeans.solve import FitInput, bring_here, keep_core, search_table
+from madbayes.kmeans.solve import FitInput, bring_here, keep_core, leave_out_isolated, search_table
 
 FEW_VALUES = 2**11  # up to which one thread is quicker than several
 
@@ -155,6 +155,8 @@ class DPMeans(CentersMixin):
             inputs = FitInput(rows, frame, options)
             if options.penalty == "auto":
                 path = inputs.path()
+                rows = leave_out_isolated(rows, path)
+                inputs = replace(inputs, rows=rows)
             if self.algorithm == "search":
                 result, penalty, core = search_table(inputs, path)
             else:

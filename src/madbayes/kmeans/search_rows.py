@@ -37,6 +37,15 @@ class Clustering:
         return len(self.centers)
 
 
+def rounded(offset: np.ndarray, scale: float) -> np.ndarray:
+    """The offset to a millionth of the spread of the rows (1 / scale): a sum of rows depends on
+    their order in its last digits, and what the search finds should not."""
+    if not 0 < scale < np.inf:
+        return offset
+    grid = 2.0**-20 / scale
+    return (np.round(offset / grid) * grid).astype(offset.dtype)
+
+
 class SearchTable:
     """Rows of positive weight, shifted to their mean; the others follow at the end."""
 
@@ -45,7 +54,7 @@ class SearchTable:
         self.used = np.flatnonzero(rows.weight > 0) if rows.weighted else np.arange(rows.n)
         self.w = rows.take_weights(self.used)
         # A number of the rows' own type: any place near the mean will do, and this one is quick.
-        near = shift_for(rows.dtype, frame)
+        near = rounded(shift_for(rows.dtype, frame), frame.scale)
         keep_place = rows.unit or rows.sparse
         self.offset = np.zeros(rows.d, near.dtype) if keep_place else near
 

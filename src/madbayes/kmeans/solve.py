@@ -22,6 +22,7 @@ from madbayes._model.fitting import Options
 from madbayes._partition.moves import TOL, means
 from madbayes._partition.partition import Partition
 from madbayes._partition.ward import merge_below
+from madbayes._rows.content import content_order
 from madbayes._rows.frame import Frame, measure_to_fit
 from madbayes._rows.progress import Stage
 from madbayes._rows.rows import DISK_VALUES, Rows, count_different
@@ -29,7 +30,7 @@ from madbayes._rows.threads import patient
 from madbayes._search.driver import by_size, never_rising, search
 from madbayes._search.number import search_number
 from madbayes._search.price import fixed, per_cluster
-from madbayes.howmany.path import find_path
+from madbayes.howmany.path import find_path, without_isolated
 from madbayes.howmany.staircase import Staircase
 from madbayes.kmeans.algorithm1 import assign_or_open
 from madbayes.kmeans.coreset import Coreset, coreset
@@ -72,16 +73,29 @@ class FitInput:
             index = np.unique(np.linspace(0, rows.n - 1, PATH_ROWS).astype(np.int64))
             X, weight = rows.take_kept(index), rows.take_weights(index)
             weight = weight * (self.frame.total_weight / weight.sum())  # they stand for all
-        limits = options.cap, options.hint, options.random_state
-        return find_path(X, weight, *limits, unit=rows.unit)
+        return find_path(X, weight, options.cap, options.hint, unit=rows.unit)
 
     def table(self) -> SearchTable:
-        """The rows for the search, near ones near each other; a small CSR matrix is made dense."""
+        """The rows for the search, in an order that depends on their content, so that the search
+        finds the same clusters in a shuffled table; a small CSR matrix is made dense."""
         rows = self.rows.here()
+        weight = rows.weight if rows.weighted else None
+        order = content_order(rows.X, weight, 0)
+        X = rows.X[order] if rows.sparse else rows.X[:][order]
         if rows.sparse and rows.n * rows.d <= DENSE_VALUES:
-            weight = rows.weight if rows.weighted else None
-            rows = Rows(rows.X.toarray(), unit=rows.unit, weight=weight)
-        return SearchTable(rows.arranged(), self.frame)
+            X = X.toarray()
+        ordered = Rows(X, unit=rows.unit, weight=None if weight is None else weight[order])
+        near = ordered.arranged()
+        near.order = order if near.order is None else order[near.order]
+        return SearchTable(near, self.frame)
+
+
+def leave_out_isolated(rows: Any, path: Staircase) -> Any:
+    """Far, lonely rows get weight 0: they are no clusters and move no centre."""
+    if rows.executor.remote:
+        return rows
+    weight = rows.weight if rows.weighted else None
+    return rows.weighing(without_isolated(path, rows.X, weight))
 
 
 def is_large(rows: Any) -> bool:

@@ -27,7 +27,7 @@ from madbayes._partition.lloyd import lloyd, nearest
 from madbayes._rows.rows import unit_rows
 from madbayes._search.number import search_number
 from madbayes._search.price import per_cluster
-from madbayes.howmany.path import find_path
+from madbayes.howmany.path import find_path, without_isolated
 from madbayes.howmany.staircase import Staircase
 from madbayes.kmeans.dense_space import DenseSpace, draw
 
@@ -141,10 +141,14 @@ def refresh(
     # While the sample holds all rows, their weights count; later it was drawn by them.
     whole = summary.seen <= SAMPLE and not summary.half_life
     weight = summary.sample_weight if whole else None
-    path = find_path(summary.sample, weight, max_clusters, hint, summary.rng, unit=summary.unit)
+    path = find_path(summary.sample, weight, max_clusters, hint, unit=summary.unit)
     choice = path.best()
     scale = 1.0 if whole else summary.total / len(summary.sample)
     P, w = summary.points, summary.weights
+    if not summary.unit:
+        counted = without_isolated(path, P, w)
+        kept = np.arange(len(P)) if counted is None else np.flatnonzero(counted)
+        P, w = P[kept], w[kept]
     offset = np.zeros(summary.d) if summary.unit else np.average(P, axis=0, weights=w)
     space = DenseSpace(P - offset, w, per_cluster(1.0, max_clusters, len(P)), summary.unit)
     found, _, penalty = search_number(

@@ -117,7 +117,11 @@ class OnlineMixin(CentersMixin, ABC):
         weight = np.ones(X.shape[0]) if weight is None else np.array(weight)
         weight = weight if permutation is None else weight[permutation]
         source = Rows(X, permutation, unit=rule.unit, weight=weight)
-        labels, error = np.empty(source.n, np.int64), 0.0
+        labels, error, moving = np.empty(source.n, np.int64), 0.0, weight
+        if stream.passed is not None:  # rows that the centres come from: only labels are wanted
+            rows, error = stream.passed
+            passed = np.isin(np.arange(source.n) if permutation is None else permutation, rows)
+            moving, stream.passed = np.where(passed, 0.0, weight), None
         with workers(1):
             frame = measure_to_fit(source)
             if not rule.unit:
@@ -127,7 +131,7 @@ class OnlineMixin(CentersMixin, ABC):
                 rows.flags.writeable = False
                 recent = rule.half_life or (ROWS if rule.step else 0.0)
                 stream.sample.add(rows, weight[a:b], stream.seen, recent)
-                labels[a:b], part = follow(stream, rows, weight[a:b], rule, **options)
+                labels[a:b], part = follow(stream, rows, moving[a:b], rule, **options)
                 error += part
         return labels, error
 

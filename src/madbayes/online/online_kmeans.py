@@ -11,8 +11,11 @@ from madbayes._partition.seeding import kmeans_plus_plus
 from madbayes._rows.checks import check_choice, check_count
 from madbayes._rows.rows import Rows
 from madbayes._rows.threads import workers
+from madbayes.kmeans.kmeans import KMeans
 from madbayes.online.base import OnlineMixin
 from madbayes.online.stream import Rule, Stream
+
+START_ROWS = 4_096  # rows that "search" divides before the stream begins
 
 
 class OnlineKMeans(OnlineMixin):
@@ -25,12 +28,15 @@ class OnlineKMeans(OnlineMixin):
     ----------
     n_clusters : int, default=8
         The number of clusters.
-    init : {"first", "k-means++"} or array of shape (n_clusters, n_features), default="first"
-        The first centres. "first": the first `n_clusters` distinct rows of the stream; until then
-        there are fewer clusters, and only equal rows share one. "k-means++": rows of X drawn far
-        from each other, for `partial_fit` out of the first block, which must be large enough; this
-        is usually better. Drawn or given centres weigh nothing: the first row that comes to such a
-        centre replaces it (unless `step` is constant).
+    init : {"search", "first", "k-means++"} or array of shape (n_clusters, n_features), \
+            default="search"
+        The first centres. "search": the centres that `KMeans` finds in the first block (its first
+        4,096 rows), with the weight of their rows; as "first" where the block has fewer than
+        `n_clusters` distinct rows. "first": the first `n_clusters` distinct rows of the stream;
+        until then there are fewer clusters, and only equal rows share one. "k-means++": rows of X
+        drawn far from each other, for `partial_fit` out of the first block, which must be large
+        enough. Drawn or given centres weigh nothing: the first row that comes to such a centre
+        replaces it (unless `step` is constant).
     step : "mean" or float in (0, 1], default="mean"
         How far a centre moves towards a row. "mean" is w/W, the row's share in the weight of its
         cluster: the centre is the mean of the rows that came to it. A constant follows a drifting
@@ -68,9 +74,9 @@ class OnlineKMeans(OnlineMixin):
     -----
     There is no `objective_history_`: a row may raise the error of those before it. The result is
     the same to the bit however the rows are cut into blocks, and for a model that was pickled on
-    the way (with ``init="k-means++"``, given the same first block). It depends on the order of the
-    rows and on the start: a centre that no row comes to stays where it is. Memory does not grow
-    with the stream; a CSR block is made dense part by part.
+    the way (with ``init="search"`` and ``"k-means++"``, given the same first block). It depends on
+    the order of the rows and on the start: a centre that no row comes to stays where it is. Memory
+    does not grow with the stream; a CSR block is made dense part by part.
 
     Examples
     --------
@@ -89,7 +95,7 @@ class OnlineKMeans(OnlineMixin):
         self,
         n_clusters: int = 8,
         *,
-        init: Any = "first",
+        init: Any = "search",
         step: float | str = "mean",
         half_life: float | None = None,
         n_passes: int = 1,
@@ -129,7 +135,10 @@ class OnlineKMeans(OnlineMixin):
             return stream
         stream = Stream.empty(k, d)
         if isinstance(self.init, str):
-            if check_choice("init", self.init, "first", "k-means++") == "first":
+            start = check_choice("init", self.init, "search", "first", "k-means++")
+            if start == "search":
+                return self._searched(stream, X, weight, k)
+            if start == "first":
                 return stream
             if k > X.shape[0]:
                 raise ValueError(
@@ -151,6 +160,28 @@ class OnlineKMeans(OnlineMixin):
         stream.centers[:] = stream.exact[:] = centers
         stream.ids[:] = np.arange(k)
         stream.k = stream.opened = k
+        return stream
+
+    def _searched(self, stream: Stream, X: Any, weight: np.ndarray | None, k: int) -> Stream:
+        """The centres of the first rows by `KMeans`; these rows have passed by then."""
+        rows = np.arange(X.shape[0]) if weight is None else np.flatnonzero(weight > 0)
+        rows = rows[:START_ROWS]
+        first = Rows(X).take(rows)
+        if len(rows) < k or len(np.unique(first, axis=0)) < k:
+            return stream
+        model = KMeans(
+            k, algorithm="search", random_state=check_random_state(self.random_state), n_jobs=1
+        ).fit(first, sample_weight=None if weight is None else weight[rows])
+        stream.centers[:] = stream.exact[:] = model.cluster_centers_
+        w = np.ones(len(rows)) if weight is None else weight[rows]
+        half_life = self._rule().half_life
+        if half_life:
+            w = w * 0.5 ** ((len(rows) - 1 - np.arange(len(rows))) / half_life)
+        stream.weights[:] = np.bincount(model.labels_, w, minlength=k)
+        stream.last[:] = len(rows) - 1
+        stream.ids[:] = np.arange(k)
+        stream.k = stream.opened = k
+        stream.seen, stream.passed = len(rows), (rows, float(model.inertia_))
         return stream
 
     def _rule(self) -> Rule:

@@ -59,6 +59,7 @@ class Stream:
     k: int = 0
     seen: int = 0  # rows of positive weight
     opened: int = 0  # clusters ever: the next id
+    passed: tuple[np.ndarray, float] | None = None  # rows that the centres come from, their error
 
     @classmethod
     def empty(cls, room: int, d: int) -> "Stream":
