@@ -97,9 +97,8 @@ def test_far_rows_do_not_hide_the_structure():
     r = np.random.default_rng(0)
     X = np.r_[mixture(8, 2, 1500, seed=0)[0], r.standard_normal((5, 2)) * 1e4]
     model = DPMeans(random_state=0).fit(X)
-    assert (model.evidence_.n_clusters, model.evidence_.n_isolated) == (8, 5)
-    assert model.n_clusters_ == 8
-    assert "5 isolated rows" in model.evidence_.describe()
+    assert (model.n_clusters_, model.evidence_.n_clusters, model.evidence_.n_isolated) == (8, 8, 5)
+    assert "5 rows are far from all others (the first is row 1500)" in model.evidence_.describe()
 
 
 def test_weights():

@@ -107,7 +107,7 @@ def test_codes_for_missing_values_are_isolated_rows():
     model = DPMeans(random_state=0).fit(X)
     assert model.n_clusters_ == plain.n_clusters_ == 3
     assert model.evidence_.n_isolated == 6
-    assert "6 isolated rows" in model.evidence_.describe()
+    assert "6 rows are far from all others" in model.evidence_.describe()
     assert adjusted_rand_score(model.labels_, plain.labels_) > 0.98
     assert CollapsedDPMeans(random_state=0).fit(X).n_clusters_ == 3
 

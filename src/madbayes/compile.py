@@ -38,6 +38,7 @@ def tasks() -> list[tuple[str, dict[str, object], str]]:
     found += [(name, {}, "narrow") for name in plain]
     found += [(name, {"algorithm": "paper"}, "narrow") for name in ("DPMeans", "HardHDP")]
     found += [("AutoCluster", {"shape": "round"}, "narrow")]
+    found += [(name, {"divergence": "mixed"}, "narrow") for name in ("DPMeans", "KMeans")]
     return [*found, ("NeighborCut", {}, "cloud"), ("GraphCut", {}, "graph")]
 
 

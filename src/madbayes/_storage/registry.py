@@ -40,6 +40,7 @@ PARTS = {
     "Choice": "howmany.staircase",
     "Clustering": "kmeans.search_rows",
     "Column": "_storage.prepared",
+    "ColumnEncoder": "divergences.table",
     "Kernel": "kernel.gram",
     "Neighbours": "graph.neighbors",
     "Prepared": "_storage.prepared",

@@ -295,6 +295,19 @@ PARTS: dict[str, dict[str, Any]] = {
         "categories": Maybe(Several((Text(),), any_number=True)),
         "fill": Maybe(any_real()),
     },
+    "ColumnEncoder": {
+        "divergence": Text(("squared", "poisson", "multinomial", "bernoulli", "gamma", "mixed")),
+        "observed": flag(),
+        "kinds": Several(
+            (Text(("squared", "poisson", "bernoulli", "categorical", "gamma", "multinomial")),),
+            any_number=True,
+        ),
+        "names": Several((Text(),), any_number=True),
+        "levels": Is(tuple),
+        "offset": real("*"),
+        "factor": real("*", low=np.finfo(float).tiny),
+        "shape": real("*", low=0),
+    },
     "TableColumn": {
         "name": Text(),
         "kind": Text(),
@@ -488,6 +501,8 @@ def check(value: Any, name: str = "", sizes: Sizes | None = None) -> None:
         for key in set(state) - set(given) - set(FITTED):
             if not key.isidentifier() or hasattr(type(value), key):
                 raise Unfit(f"{name}.{key} would hide a part of the estimator")
+        if state.get("_encoder") is not None:  # centres have a column for each category
+            table["_centers"] = table["cluster_centers_"] = real("k", "*")
         if "novelty_quantiles_" not in state:  # `_novelty_few` is of the clusters before
             del table["_novelty_few"]
     else:

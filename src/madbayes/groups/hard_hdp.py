@@ -20,12 +20,14 @@ from madbayes._rows.checks import check_rows, check_weight, is_spread
 from madbayes._rows.frame import check_reach, measure, measure_to_fit
 from madbayes._rows.rows import Rows
 from madbayes._rows.threads import workers
+from madbayes.divergences.estimating import DivergenceMixin
 from madbayes.groups.algorithm2 import algorithm2
 from madbayes.groups.base import SharedClusters
-from madbayes.groups.grouped_rows import check_groups, gather
+from madbayes.groups.divergent import fit_divergent
+from madbayes.groups.grouped_rows import check_groups, gather, usage
 
 
-class HardHDP(SharedClusters, CentersMixin):
+class HardHDP(DivergenceMixin, SharedClusters, CentersMixin):
     """Clusters shared by many data sets, their number found (Kulis & Jordan 2012, section 4).
 
     Rows come in groups (patients, shops, documents). Minimises the sum of squared distances to the
@@ -59,6 +61,11 @@ class HardHDP(SharedClusters, CentersMixin):
         For "search": so many times the usual patience.
     max_iter : int, default=300
         Passes of Algorithm 2 at most.
+    divergence : {"squared", "poisson", "multinomial", "bernoulli", "gamma", "mixed"}
+        What a row costs at a centre, as in `DPMeans`; other than "squared" with "search" only. The
+        penalties are then in nats.
+    columns : dict or None
+        With ``divergence="mixed"``: the kind of each column, as in `DPMeans`.
     random_state : int, RandomState or None
         Seed. The result is the same to the bit for any `n_jobs`.
     n_jobs : int or None
@@ -115,6 +122,37 @@ class HardHDP(SharedClusters, CentersMixin):
 
     _reads_blocks = True
 
+    def __init__(
+        self,
+        penalty_local: float | str = "auto",
+        penalty_global: float | str = "auto",
+        *,
+        algorithm: str = "search",
+        n_local_hint: int | None = None,
+        n_global_hint: int | None = None,
+        n_init: int = 1,
+        effort: float = 1.0,
+        max_iter: int = 300,
+        divergence: str = "squared",
+        columns: dict[Any, str] | None = None,
+        random_state: Any = None,
+        n_jobs: int | None = None,
+    ) -> None:
+        super().__init__(
+            penalty_local,
+            penalty_global,
+            algorithm=algorithm,
+            n_local_hint=n_local_hint,
+            n_global_hint=n_global_hint,
+            n_init=n_init,
+            effort=effort,
+            max_iter=max_iter,
+            random_state=random_state,
+            n_jobs=n_jobs,
+        )
+        self.divergence = divergence
+        self.columns = columns
+
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None, groups: Any = None) -> Self:
         """Cluster the rows of X.
 
@@ -129,6 +167,8 @@ class HardHDP(SharedClusters, CentersMixin):
         if is_spread(X):
             return self._fit_dask(X, sample_weight, groups)
         X, groups = gather(X, groups)
+        if self._by_divergence:
+            return self._fit_divergent(X, sample_weight, groups)
         X = check_rows(self, X)
         weight = check_weight(sample_weight, X.shape[0])
         found = check_groups(groups, X.shape[0])
@@ -174,6 +214,19 @@ class HardHDP(SharedClusters, CentersMixin):
             self._calibrate_rows(rows, labels)
         return self
 
+    def _fit_divergent(self, X: Any, sample_weight: Any, groups: Any) -> Self:
+        """The same by a divergence."""
+        n = X.shape[0] if hasattr(X, "shape") else len(X)
+        found = check_groups(groups, n)
+        group = fit_divergent(self, X, sample_weight, found)
+        labels, inside = self.labels_.astype(np.int64), np.flatnonzero(group >= 0)
+        shape = (len(found.names), self.n_clusters_)
+        self._rows_of = usage(group[inside], labels[inside], shape)
+        self.groups_ = found.names
+        self.n_local_clusters_ = np.diff(self._rows_of.indptr)
+        self._store_labels(labels, found)
+        return self
+
     def fit_predict(
         self, X: Any, y: Any = None, sample_weight: Any = None, groups: Any = None
     ) -> np.ndarray:
@@ -214,6 +267,11 @@ class HardHDP(SharedClusters, CentersMixin):
     def _closest(self, X: Any, groups: Any = None) -> Closest:
         check_is_fitted(self)
         X, groups = gather(X, groups)
+        if self._divergent:
+            rows = self._new_rows(X)
+            gaps = self._gaps(rows)
+            labels, costs, paid = self._cheapest(lambda a, b: gaps[a:b].T, rows.n, groups)
+            return Closest(labels, costs, lambda some: gaps[some], paid)
         X = check_rows(self, X, reset=False)
         labels, d2, paid = self._cheapest(self._distances(X), X.shape[0], groups)
         return Closest(labels, d2, lambda rows: self._gaps(X[rows]), paid)

@@ -7,6 +7,8 @@ search (`_search/driver.py`) over `dense_space` or `sparse_space`.
 from dataclasses import replace
 from typing import Any, Literal, Self
 
+import numpy as np
+
 from madbayes._model.centers import CentersMixin
 from madbayes._model.checkpoint import Checkpoint, Passes, checkpoint_of
 from madbayes._model.fitting import begin, keep_choice, warn_if_unfinished
@@ -14,17 +16,51 @@ from madbayes._model.open_rows import open_rows
 from madbayes._partition.partition import Partition
 from madbayes._rows.frame import measure_to_fit
 from madbayes._rows.threads import workers
+from madbayes._search.discount import check_discount, search_discounted, total_price
 from madbayes._search.number import printed_number
+from madbayes.divergences.estimating import DivergenceMixin
+from madbayes.divergences.fitting import fit_dp_means
+from madbayes.divergences.outliers import remark_on_far
+from madbayes.howmany.path import find_path
 from madbayes.howmany.staircase import Staircase
 from madbayes.kmeans.algorithm1 import dp_means
 from madbayes.kmeans.farthest import first_gap, largest_gap
 from madbayes.kmeans.search_rows import Clustering
-from madbayes.kmeans.solve import FitInput, bring_here, keep_core, leave_out_isolated, search_table
+from madbayes.kmeans.solve import (
+    FitInput,
+    bring_here,
+    keep_core,
+    leave_out_far,
+    leave_out_isolated,
+    search_table,
+    with_rows_aside,
+)
 
 FEW_VALUES = 2**11  # up to which one thread is quicker than several
 
 
-class DPMeans(CentersMixin):
+def search_falling(
+    inputs: FitInput, path: Staircase | None, discount: float
+) -> tuple[Clustering, float, Any]:
+    """The search with a price that falls with the number of clusters (`_search/discount.py`)."""
+    if path is not None or isinstance(inputs.options.penalty, str):
+        result, price, core = search_table(inputs, path)
+        penalty = price * result.k**discount  # the number stays
+    else:
+
+        def solve(price: float) -> tuple[Any, float, int]:
+            at = replace(inputs, options=inputs.options._replace(penalty=price))
+            found, _, core = search_table(at, None)
+            return (found, core), found.inertia, found.k
+
+        penalty, most = inputs.options.penalty, inputs.options.cap or inputs.rows.n
+        (result, core), _, price = search_discounted(solve, penalty, discount, most)
+    more = total_price(penalty, discount, result.k) - price * result.k
+    history = [value + more for value in result.history]
+    return replace(result, objective=result.objective + more, history=history), penalty, core
+
+
+class DPMeans(DivergenceMixin, CentersMixin):
     """K-means that finds the number of clusters (Kulis & Jordan 2012).
 
     Minimises the sum of squared distances to the centres plus `penalty` for each cluster.
@@ -53,6 +89,32 @@ class DPMeans(CentersMixin):
         centres have length 1, and the squared distance is 2 - 2 cos. With "paper" this is DP-vMF-
         means (Straub et al. 2015), for a given number of clusters spherical k-means (Dhillon &
         Modha 2001). Rows of zeros are left out, with a warning.
+    divergence : {"squared", "poisson", "multinomial", "bernoulli", "gamma", "mixed"}
+        What a row costs at a centre (Jiang, Kulis & Jordan 2012): "squared" distance of numbers,
+        "poisson" counts, "multinomial" rows of counts whose shares matter and not their totals,
+        "bernoulli" yes/no (0, 1 or probabilities), "gamma" positive numbers whose ratios matter.
+        "mixed": the sum over columns of their own kinds, each in nats under its own noise level:
+        numbers are divided by their spread within clusters, which is found with the clusters
+        (`scales_`). Then the penalty is in nats too. Everything but "squared" is in nats.
+    columns : dict or None
+        With ``divergence="mixed"``: the kind of each column by name (or number), "squared",
+        "poisson", "bernoulli", "categorical" or "gamma". Other columns are guessed: text is
+        categorical, 0 and 1 (and bool) bernoulli, whole numbers from 0 with a mean below 20
+        poisson, other numbers squared. `columns_` says what was taken.
+    missing : {"error", "observed"}, default="error"
+        "observed": cells may be missing (NaN, None). The objective runs over the cells that are
+        there (k-POD: Chi, Chi & Baraniuk 2016); no value is made up. A row without any cell is in
+        no cluster: label -1.
+    outlier_penalty : float, "auto" or None
+        For "search": a row may be left out of all clusters for this price, in the units of the
+        divergence. Its label is -1; `predict` gives -1 to rows that cost more. "auto" takes the
+        price from the tail of the divergences, where hardly any ordinary row is expected. None:
+        every row is in a cluster; with ``penalty="auto"`` rows far from all others still play no
+        part in finding the clusters, and get the nearest one.
+    discount : float, default=0
+        For "search": cluster number j costs penalty / j**discount, the small-variance limit of a
+        Pitman-Yor process (0: of the Dirichlet process). For clusters whose sizes follow a power
+        law: small clusters are found at a penalty that leaves large ones whole.
     n_init : int, default=1
         For "search": so many searches from different seeds, of which the best is taken.
     effort : float, default=1
@@ -77,6 +139,12 @@ class DPMeans(CentersMixin):
     labels_ : array of shape (n_rows,)
     n_clusters_ : int
     penalty_ : float
+    n_outliers_, outlier_penalty_ : int, float
+        Rows left out, and the price of one (only with `outlier_penalty`).
+    columns_, scales_ : dict
+        With a divergence: the kind of each column; with "mixed" the spread of each number within
+        clusters (of "gamma" the shape). `cluster_centers_` has one column for each number, count
+        and yes/no, and one for each level of a category: its share.
     evidence_ : penalties.Choice
         With ``penalty="auto"``: how many clusters, the strength of the evidence, the runners-up.
     path_ : penalties.Staircase
@@ -122,6 +190,11 @@ class DPMeans(CentersMixin):
         max_clusters: int | None = None,
         n_clusters_hint: int | None = None,
         metric: Literal["euclidean", "cosine"] = "euclidean",
+        divergence: str = "squared",
+        columns: dict[Any, str] | None = None,
+        missing: Literal["error", "observed"] = "error",
+        outlier_penalty: float | Literal["auto"] | None = None,
+        discount: float = 0.0,
         n_init: int = 1,
         effort: float = 1.0,
         order: Literal["given", "random"] = "given",
@@ -135,6 +208,11 @@ class DPMeans(CentersMixin):
         self.max_clusters = max_clusters
         self.n_clusters_hint = n_clusters_hint
         self.metric = metric
+        self.divergence = divergence
+        self.columns = columns
+        self.missing = missing
+        self.outlier_penalty = outlier_penalty
+        self.discount = discount
         self.n_init = n_init
         self.effort = effort
         self.order = order
@@ -145,11 +223,18 @@ class DPMeans(CentersMixin):
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Cluster the rows of X."""
+        if self._by_divergence:
+            fit_dp_means(self, X, sample_weight, find_path)
+            return self
         given = open_rows(self, X, sample_weight, unit=self._unit)
         options = begin(self, "auto", "farthest-first")
+        discount = check_discount(self.discount, self.algorithm)
         rows = bring_here(given) if self.algorithm == "search" else given
         path = None
+        everything, far = rows, np.zeros(0, np.int64)
         with workers(self.n_jobs, enough=rows.n * rows.d > FEW_VALUES):
+            if options.penalty == "auto" and self.algorithm == "search":
+                rows, far = leave_out_far(rows)
             frame = measure_to_fit(rows)
             file, options = checkpoint_of(self, rows, frame, options)
             inputs = FitInput(rows, frame, options)
@@ -157,15 +242,23 @@ class DPMeans(CentersMixin):
                 path = inputs.path()
                 rows = leave_out_isolated(rows, path)
                 inputs = replace(inputs, rows=rows)
-            if self.algorithm == "search":
+            if discount > 0:
+                result, penalty, core = search_falling(inputs, path, discount)
+            elif self.algorithm == "search":
                 result, penalty, core = search_table(inputs, path)
             else:
                 result, penalty, core = *self._fit_paper(inputs, path, file), None
+            result = with_rows_aside(result, everything, rows)
             remarks = keep_core(self, core, rows.n)
+            if far.size:
+                remarks = (*remarks, remark_on_far(far))
             warn_if_unfinished(self, result.converged)
             if path is not None:
+                isolated = path.best().n_isolated + far.size
+                path = replace(path, choice=replace(path.best(), n_isolated=isolated))
                 keep_choice(self, path, result.k, penalty, remarks)
             self._store_result(given, result, penalty)
+            self.n_outliers_ = 0
             self._calibrate_rows(rows, result.labels)
         if file is not None:
             file.remove()

@@ -31,6 +31,8 @@ from madbayes._rows.progress import Stage
 from madbayes._rows.row_kernels import distances_to
 from madbayes._rows.threads import workers
 from madbayes._search.driver import never_rising
+from madbayes.divergences.estimating import DivergenceMixin
+from madbayes.divergences.fitting import fit_kmeans
 from madbayes.kmeans.search_rows import Clustering
 from madbayes.kmeans.solve import Core, FitInput, bring_here, keep_core, search_fixed
 from madbayes.kmeans.starts import count_starts, first_centers
@@ -174,7 +176,7 @@ def each_its_own(rows: Any, k: int) -> Clustering | None:
     return Clustering(labels, different, 0.0, 0.0, [0.0], 1, True)
 
 
-class KMeans(CentersMixin):
+class KMeans(DivergenceMixin, CentersMixin):
     """K-means with a given number of clusters.
 
     Minimises the sum of squared distances of the rows to their cluster's centre. Use it when the
@@ -205,6 +207,9 @@ class KMeans(CentersMixin):
         "cosine" is spherical k-means (Dhillon & Modha 2001): rows are taken at length 1 (block by
         block, X is not copied), centres have length 1, and the squared distance is 2 - 2 cos. Rows
         of zeros are left out, with a warning.
+    divergence, columns, missing : see `DPMeans`
+        Counts, yes/no, categories, positive numbers, mixed tables, and gaps. With "paper" these are
+        Bregman k-means (Banerjee, Merugu, Dhillon & Ghosh 2005).
     checkpoint : path or None
         For "paper": a file in which the fit writes, after passes, where it is. If it is
         interrupted, the same fit again goes on from there, to the same result to the bit. The file
@@ -254,6 +259,9 @@ class KMeans(CentersMixin):
         max_iter: int = 300,
         tol: float = 1e-4,
         metric: str = "euclidean",
+        divergence: str = "squared",
+        columns: dict[Any, str] | None = None,
+        missing: Literal["error", "observed"] = "error",
         checkpoint: Any = None,
         random_state: Any = None,
         n_jobs: int | None = None,
@@ -266,12 +274,18 @@ class KMeans(CentersMixin):
         self.max_iter = max_iter
         self.tol = tol
         self.metric = metric
+        self.divergence = divergence
+        self.columns = columns
+        self.missing = missing
         self.checkpoint = checkpoint
         self.random_state = random_state
         self.n_jobs = n_jobs
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Cluster the rows of X."""
+        if self._by_divergence:
+            fit_kmeans(self, X, sample_weight)
+            return self
         given = open_rows(self, X, sample_weight, unit=self._unit)
         k, options = self._check(given.n)
         search = self.algorithm == "search"
@@ -300,25 +314,29 @@ class KMeans(CentersMixin):
 
     def _store(self, rows: Any, best: Clustering, k: int) -> None:
         """What was found, without the clusters that have no row."""
-        if best.k < k:
-            warnings.warn(
-                f"Number of distinct clusters ({best.k}) found smaller than n_clusters ({k}). "
-                "Possibly due to duplicate points in X.",
-                ConvergenceWarning,
-                stacklevel=3,
-            )
-        elif not best.converged:
-            warnings.warn(
-                f"KMeans did not converge in max_iter={self.max_iter} passes; rows still change "
-                "their cluster. Raise max_iter or tol.",
-                ConvergenceWarning,
-                stacklevel=3,
-            )
+        self._warn_of_end(best.k, k, best.converged)
         self.labels_ = rows.public(best.labels)
         self._store_centers(best.centers, rows.dtype)
         self.inertia_ = self.objective_ = best.inertia
         self.objective_history_ = np.array(best.history)
         self.n_clusters_, self.n_iter_, self.converged_ = best.k, best.n_iter, best.converged
+
+    def _warn_of_end(self, distinct: int, k: int, converged: bool) -> None:
+        """If there are fewer clusters than asked for, or passes are missing."""
+        if distinct < k:
+            warnings.warn(
+                f"Number of distinct clusters ({distinct}) found smaller than n_clusters ({k}). "
+                "Possibly due to duplicate points in X.",
+                ConvergenceWarning,
+                stacklevel=4,
+            )
+        elif not converged:
+            warnings.warn(
+                f"KMeans did not converge in max_iter={self.max_iter} passes; rows still change "
+                "their cluster. Raise max_iter or tol.",
+                ConvergenceWarning,
+                stacklevel=4,
+            )
 
     def _restart(self, X: Any, rows: Any, k: int, options: Options) -> Clustering:
         """Lloyd's passes from one or more starts; the best."""

@@ -13,7 +13,7 @@ are many:
 
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -30,6 +30,7 @@ from madbayes._rows.threads import patient
 from madbayes._search.driver import by_size, never_rising, search
 from madbayes._search.number import search_number
 from madbayes._search.price import fixed, per_cluster
+from madbayes.divergences.outliers import far_rows
 from madbayes.howmany.path import find_path, without_isolated
 from madbayes.howmany.staircase import Staircase
 from madbayes.kmeans.algorithm1 import assign_or_open
@@ -90,8 +91,40 @@ class FitInput:
         return SearchTable(near, self.frame)
 
 
+def leave_out_far(rows: Any) -> tuple[Any, np.ndarray]:
+    """The rows without those that are far from all others (weight 0), and which these are.
+
+    Only for a number of clusters that is to be found: one such row repays any price that suits
+    whole clusters, and would be a cluster of its own.
+    """
+    none = np.zeros(0, np.int64)
+    if rows.executor.remote or rows.unit or rows.sparse or not rows.in_memory:
+        return rows, none
+    counted = np.flatnonzero(rows.weight > 0) if rows.weighted else np.arange(rows.n)
+    far = counted[far_rows(rows.X[counted] if rows.weighted else rows.X, np.random.RandomState(0))]
+    if far.size == 0:
+        return rows, none
+    weight = rows.take_weights(np.arange(rows.n)).copy()
+    weight[far] = 0.0
+    return rows.weighing(weight), far
+
+
+def with_rows_aside(result: Clustering, given: Any, rows: Any) -> Clustering:
+    """The error with that of rows that have a label and a weight, but no part in the means."""
+    if rows is given or rows.executor.remote:
+        return result
+    before = given.take_weights(np.arange(given.n))
+    aside = np.flatnonzero(before != rows.take_weights(np.arange(rows.n)))
+    if aside.size == 0:
+        return result
+    gaps = ((given.take(aside) - result.centers[result.labels[aside]]) ** 2).sum(axis=1)
+    more = float(before[aside] @ gaps)
+    history = [value + more for value in result.history]
+    return replace(result, objective=history[-1], inertia=result.inertia + more, history=history)
+
+
 def leave_out_isolated(rows: Any, path: Staircase) -> Any:
-    """Far, lonely rows get weight 0: they are no clusters and move no centre."""
+    """Rows that the path calls isolated get weight 0: they are no clusters and move no centre."""
     if rows.executor.remote:
         return rows
     weight = rows.weight if rows.weighted else None

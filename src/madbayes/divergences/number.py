@@ -1,0 +1,495 @@
+"""How many clusters a table supports: held-out description length, against noise.
+
+1. *Sample.* At most ROWS rows; SPLITS times half of them are for fitting, the others for testing.
+2. *Ladder.* Many small clusters of the first half, merged one by one at the least exact cost. Each
+   number is polished by passes; with "mixed", numbers are divided by their spread within clusters.
+3. *Description length.* A test row costs -log Σ_c π_c p(x | c) nats. gain(k): what k clusters save
+   for each row, compared with one cluster.
+4. *Noise.* The same for tables without clusters: every column keeps its values and gaps, numbers
+   also keep their rank correlations, and all else is permuted. What noise gains is what the shape
+   of single columns and straight-line correlation explain.
+5. *Number.* The smallest k whose gain over noise is within one standard error of the best, up to
+   where the rows themselves stop gaining; 1 where the gain is not clearly above that of noise.
+6. *More?* Where the rows gain beyond k, noise is made again within the k clusters: a larger number
+   has to gain more than that. So long as one does, it takes the place of k.
+
+The evidence is the share of splits that alone would say the same number.
+"""
+
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+import numpy as np
+from scipy.special import gammaln, logsumexp
+from scipy.stats import norm, rankdata
+
+from madbayes._rows.progress import Stage
+from madbayes._rows.threads import Run
+from madbayes._search.price import fixed
+from madbayes.divergences.families import EncodedRows
+from madbayes.divergences.kernels import BERNOULLI, GAMMA, POISSON, SHARE, SQUARED
+from madbayes.divergences.space import DivergenceSpace
+from madbayes.divergences.table import ColumnEncoder
+from madbayes.howmany.staircase import Choice, Staircase, Strength
+
+ROWS = 4000  # of the sample
+SPLITS = 8
+SMALL = 64  # clusters at the foot of the ladder
+MOST = 24  # clusters that are tried, where the user asks for no more
+PER_CLUSTER = 4  # rows of a half for each cluster that is tried, at least
+POLISH = 4  # passes for each number
+PRIOR = 1.0  # rows at the overall mean that every cluster has beside its own
+SPREAD_PRIOR = 4.0  # … and at the pooled spread
+THINNEST = 1e-4  # a spread below this share of the variance of all rows is rounding
+CLEAR = 3.0  # standard deviations of both that the gain has to be above noise
+STRONG, MODERATE = 3.0, 2.0  # times as clear for such evidence
+CLIMBS, RISE = 4, 2.0  # times that a larger number is tried, and standard errors it has to gain
+MIN_ROWS = 16  # fewer rows are one cluster
+
+
+@dataclass(frozen=True)
+class Noise:
+    """The noise level of each column: numbers are divided by it, so that costs are in nats."""
+
+    factor: np.ndarray  # of SQUARED columns: 1/√(2 variance)
+    shape: np.ndarray  # of GAMMA columns
+
+
+def level_noise(rows: EncodedRows, labels: np.ndarray, k: int, how: ColumnEncoder) -> Noise:
+    """From the spread within k clusters; 1 for everything that is not "mixed"."""
+    layout, D = rows.layout, rows.T.shape[1]
+    factor, shape = np.ones(D), np.ones(D)
+    if not how.mixed:
+        return Noise(factor, shape)
+    within = pooled_variance(rows, labels, k)
+    j = layout.family == SQUARED
+    factor[j] = 1 / np.sqrt(2 * within[j])
+    j = layout.family == GAMMA
+    if j.any():
+        shape[j] = gamma_shapes(rows, labels, k)[j]
+    return Noise(factor, shape)
+
+
+def pooled_variance(rows: EncodedRows, labels: np.ndarray, k: int) -> np.ndarray:
+    """The variance of each column within clusters (unbiased, never 0)."""
+    layout = rows.layout
+    found = rows.add_up(labels, k)
+    S, N = found.S, found.N[:, layout.block]
+    within = rows.second_moments - (S * S / np.where(N > 0, N, 1.0)).sum(axis=0)
+    mass = np.maximum(N.sum(axis=0), 1e-300)
+    total = rows.second_moments - S.sum(axis=0) ** 2 / mass
+    count = (rows.P > 0).sum(axis=0)[layout.block]
+    share = np.maximum(count - k, 1) / np.maximum(count, 1)
+    floor = np.where(total > 0, THINNEST * total / mass, 0.5)
+    return np.asarray(np.maximum(within / mass / share, floor))
+
+
+def gamma_shapes(rows: EncodedRows, labels: np.ndarray, k: int) -> np.ndarray:
+    """The shape a of each GAMMA column: log a - digamma(a) = mean divergence (Minka's start)."""
+    layout = rows.layout
+    there = rows.P[:, layout.block] > 0
+    means = rows.add_up(labels, k).means(layout)[labels]
+    ok = there & (layout.family == GAMMA) & (means > 0)
+    ratio = np.where(ok, rows.T, 1.0) / np.where(ok, means, 1.0)
+    w = rows.w[:, None] * ok
+    s = (w * (ratio - np.log(ratio) - 1)).sum(axis=0) / np.maximum(w.sum(axis=0), 1e-300)
+    s = np.maximum(s, 1e-4)
+    return (3 - s + np.sqrt((s - 3) ** 2 + 24 * s)) / (12 * s)
+
+
+def scaled(rows: EncodedRows, noise: Noise) -> EncodedRows:
+    return rows.rescaled(noise.factor, noise.shape)
+
+
+@dataclass(frozen=True)
+class Rung:
+    """One number of clusters: labels of the fitted rows, and the noise level they were found at."""
+
+    labels: np.ndarray
+    noise: Noise
+
+    @property
+    def k(self) -> int:
+        return int(self.labels.max()) + 1
+
+
+def ladder(
+    rows: EncodedRows, how: ColumnEncoder, numbers: range, rng: np.random.RandomState
+) -> dict[int, Rung]:
+    """2. Divisions into these numbers of clusters, or fewer where rows are equal."""
+    m = int(min(max(SMALL, 3 * numbers[-1]), max(rows.n // 3, 1)))
+    one = np.zeros(rows.n, np.int64)
+    noise = level_noise(rows, one, 1, how)
+    labels = one
+    for _ in range(2 if how.mixed else 1):
+        space = DivergenceSpace(scaled(rows, noise), fixed(m, rows.n))
+        labels = space.lloyd(space.nearest(space.draw(m, rng)), POLISH)
+        k = int(labels.max()) + 1
+        noise = level_noise(rows, labels, k, how)
+    space = DivergenceSpace(scaled(rows, noise), fixed(m, rows.n))
+    fine = space.division(labels)
+    _, tree, _ = space.merge_tree(fine, 0.0, 1)
+    found = {}
+    group, merged = np.arange(fine.k), 0
+    for number in sorted(numbers, reverse=True):
+        while fine.k - merged > number:
+            a, b = tree[merged]
+            group[group == b] = a
+            merged += 1
+        labels = np.unique(group, return_inverse=True)[1][fine.labels]
+        found[number] = polish(rows, labels, how)
+    return found
+
+
+def polish(rows: EncodedRows, labels: np.ndarray, how: ColumnEncoder) -> Rung:
+    """2. Passes at the noise level of the clusters themselves."""
+    k = int(labels.max()) + 1
+    noise = level_noise(rows, labels, k, how)
+    for _ in range(POLISH if how.mixed else 1):
+        space = DivergenceSpace(scaled(rows, noise), fixed(k, rows.n))
+        passes = 1 if how.mixed else POLISH
+        new = space.lloyd(labels, passes) if k > 1 else labels
+        if np.array_equal(new, labels):
+            break
+        labels, k = new, int(new.max()) + 1
+        noise = level_noise(rows, labels, k, how)
+    return Rung(labels, noise)
+
+
+def held_out(
+    fit: EncodedRows, labels: np.ndarray, test: EncodedRows, how: ColumnEncoder
+) -> np.ndarray:
+    """3. log Σ_c π_c p(x | c) of the test rows, by clusters of the fitted rows.
+
+    Terms of single rows that are the same for every number of clusters are left out.
+    """
+    layout, k = fit.layout, int(labels.max()) + 1
+    found, block, family = fit.add_up(labels, k), fit.layout.block, fit.layout.family
+    N = found.N[:, block]
+    means = (found.S + PRIOR * possible(fit, how)) / (N + PRIOR)
+    theta, psi = np.zeros(means.shape), np.zeros(means.shape)  # log p = T·θ - P·ψ
+    j = family == SQUARED
+    quadratic = np.zeros(means.shape)
+    if j.any():
+        v = cluster_variances(fit, labels, k, how)[:, j]
+        theta[:, j], quadratic[:, j] = means[:, j] / v, -0.5 / v
+        psi[:, j] = 0.5 * means[:, j] ** 2 / v + 0.5 * np.log(2 * np.pi * v)
+    j = family == GAMMA
+    if j.any():
+        a = gamma_shapes(fit, labels, k)[j] if how.mixed else 1.0
+        theta[:, j] = -a / means[:, j]
+        psi[:, j] = a * np.log(means[:, j]) - a * np.log(a) + gammaln(a)
+    j = family == BERNOULLI
+    theta[:, j], psi[:, j] = np.log(means[:, j] / (1 - means[:, j])), -np.log(1 - means[:, j])
+    j = family == POISSON
+    theta[:, j], psi[:, j] = np.log(means[:, j]), means[:, j]
+    j = family == SHARE
+    theta[:, j] = np.log(means[:, j])
+    share = (found.W + PRIOR) / (found.W.sum() + PRIOR * k)
+    logs = test.T @ theta.T - test.P @ np.add.reduceat(psi, layout.start[:-1], axis=1).T
+    if (family == SQUARED).any():
+        logs += (test.T**2) @ quadratic.T
+    if how.mixed and (j := family == GAMMA).any():  # (a - 1) log x depends on the shape
+        ok = test.P[:, block[j]] > 0
+        log_x = np.where(ok, np.log(np.where(ok, test.T[:, j], 1.0)), 0.0)
+        logs += (log_x @ (gamma_shapes(fit, labels, k)[j] - 1))[:, None]
+    return logsumexp(logs + np.log(share), axis=1)
+
+
+def possible(rows: EncodedRows, how: ColumnEncoder) -> np.ndarray:
+    """The mean of each column, with half a row more for each value that it can have."""
+    layout = rows.layout
+    found = rows.add_up(np.zeros(rows.n, np.int64), 1)
+    S, N, family = found.S[0], found.N[0, layout.block], layout.family
+    means = found.means(layout)[0]
+    means = np.where(family == BERNOULLI, (S + 0.5) / (N + 1), means)
+    means = np.where(family == POISSON, (S + 0.5) / (N + 0.5), means)
+    return np.where(family == SHARE, (S + 0.5) / (N + 0.5 * how.n_levels), means)
+
+
+def cluster_variances(
+    rows: EncodedRows, labels: np.ndarray, k: int, how: ColumnEncoder
+) -> np.ndarray:
+    """The variance of each number in each cluster, drawn towards the pooled one.
+
+    Without "mixed" all columns of a cluster have one variance, as the squared distance says.
+    """
+    layout = rows.layout
+    pooled = pooled_variance(rows, labels, k)
+    there = rows.P[:, layout.block] > 0
+    means = rows.add_up(labels, k).means(layout)
+    squares = np.where(there, (rows.T - means[labels]) ** 2, 0.0) * rows.w[:, None]
+    member = np.zeros((k, rows.n))
+    member[labels, np.arange(rows.n)] = 1.0
+    within, mass = member @ squares, member @ (there * rows.w[:, None])
+    if not how.mixed:
+        j = layout.family == SQUARED
+        pooled = np.full(len(pooled), pooled[j].mean() if j.any() else 1.0)
+        within = np.repeat(within[:, j].sum(axis=1, keepdims=True), len(pooled), axis=1)
+        mass = np.repeat(mass[:, j].sum(axis=1, keepdims=True), len(pooled), axis=1)
+    return (within + SPREAD_PRIOR * pooled) / (mass + SPREAD_PRIOR)
+
+
+def without_clusters(
+    rows: EncodedRows, how: ColumnEncoder, rng: np.random.RandomState
+) -> EncodedRows:
+    """4. The table with the same columns, and nothing between them but the rank correlations of
+    numbers."""
+    first = np.r_[0, np.cumsum(how.widths)]
+    T, block = rows.T.copy(), rows.layout.block
+    ranked = [j for j, kind in enumerate(how.kinds) if kind in ("squared", "gamma", "poisson")]
+    order = correlated_noise(rows, [first[j] for j in ranked], rng) if len(ranked) > 1 else None
+    for j in range(len(how.widths)):
+        columns = slice(first[j], first[j + 1])
+        there = np.flatnonzero(rows.P[:, block[first[j]]] > 0)
+        if how.divergence == "multinomial":
+            there = np.arange(rows.n)
+        if order is None or j not in ranked:
+            T[there, columns] = rows.T[rng.permutation(there), columns]
+            continue
+        place = np.argsort(np.argsort(order[there, ranked.index(j)], kind="stable"), kind="stable")
+        T[there, first[j]] = np.sort(rows.T[there, first[j]])[place]
+    if how.divergence == "multinomial":
+        return replace(rows, T=T, P=T.sum(axis=1, keepdims=True))
+    return replace(rows, T=T)
+
+
+def without_more_clusters(
+    rows: EncodedRows, labels: np.ndarray, how: ColumnEncoder, rng: np.random.RandomState
+) -> EncodedRows:
+    """6. The same within each cluster."""
+    T, P = np.empty_like(rows.T), np.empty_like(rows.P)
+    for c in range(int(labels.max()) + 1):
+        inside = np.flatnonzero(labels == c)
+        part = without_clusters(rows.take(inside), how, rng)
+        T[inside], P[inside] = part.T, part.P
+    return replace(rows, T=T, P=P)
+
+
+def correlated_noise(
+    rows: EncodedRows, columns: list[int], rng: np.random.RandomState
+) -> np.ndarray:
+    """Normal draws with the correlations of the normal scores of these columns."""
+    scores = np.zeros((rows.n, len(columns)))
+    for at, j in enumerate(columns):
+        there = rows.P[:, rows.layout.block[j]] > 0
+        ranks = rankdata(rows.T[there, j])
+        scores[there, at] = norm.ppf(ranks / (len(ranks) + 1))
+    scores -= scores.mean(axis=0)
+    sd = scores.std(axis=0)
+    C = (scores.T @ scores) / rows.n / np.outer(np.where(sd > 0, sd, 1), np.where(sd > 0, sd, 1))
+    np.fill_diagonal(C, 1.0)
+    values, vectors = np.linalg.eigh(C)
+    return rng.standard_normal(scores.shape) @ (vectors * np.sqrt(np.maximum(values, 0.0))).T
+
+
+@dataclass(frozen=True)
+class Found:
+    """What the ladder says: the path with its choice, the noise level at the chosen number."""
+
+    path: Staircase
+    noise: Noise
+    centers: np.ndarray | None = None  # in units of the noise
+
+
+def find_number(
+    rows: EncodedRows,
+    how: ColumnEncoder,
+    fewest: int,
+    most: int | None,
+    random_state: np.random.RandomState,
+    run: Run,
+) -> Found:
+    """Steps 1 to 5."""
+    seed = random_state.randint(2**31 - 1)
+    rng = np.random.RandomState(seed)
+    some = rows
+    if rows.n > ROWS:  # 1.
+        some = rows.take(np.sort(rng.choice(rows.n, ROWS, replace=False)))
+    some = replace(some, w=some.w / some.w.mean())
+    top = max(1, min(most or MOST, some.n // (2 * PER_CLUSTER)))
+    top = max(top, min(fewest, some.n))
+    gain = noise = np.zeros((1, top))
+    fewest, k, clear = min(fewest, top), min(fewest, top), 0.0
+    if top > 1 and some.n >= MIN_ROWS:
+        seeds = rng.randint(2**31 - 1, size=SPLITS)
+        table = Gains(some, how, range(1, top + 1), seeds, run)
+        gain = table.of(None)
+        noise = table.of(np.zeros(some.n, np.int64))
+        k = best_number(gain.mean(axis=0), gain - noise.mean(axis=0), noise, fewest)
+        clear = clearness(gain[:, k - 1], noise[:, k - 1])
+        if clear > CLEAR:
+            first = k
+            k, noise = climb(table, gain, noise, k, rng)  # 6.
+            agreed = first == k == where_gains_end(gain)
+            clear = clear if agreed else min(clear, STRONG * CLEAR)
+        elif fewest == 1:
+            k = 1
+    return choose(some, rows, how, gain, noise, k, clear, rng)
+
+
+@dataclass(frozen=True)
+class Gains:
+    """3. and 4. What each number of clusters saves of a test row, in nats, split by split."""
+
+    rows: EncodedRows
+    how: ColumnEncoder
+    numbers: range
+    seeds: np.ndarray
+    run: Run
+
+    def of(self, labels: np.ndarray | None) -> np.ndarray:
+        """Of the rows themselves, or of rows without clusters beyond those of `labels`."""
+        stage = Stage("how many", len(self.seeds))
+
+        def one(seed: int) -> np.ndarray:
+            found = self.split(np.random.RandomState(seed), labels)
+            stage.step()
+            return found
+
+        return np.array(self.run(one, [int(seed) for seed in self.seeds]))
+
+    def split(self, rng: np.random.RandomState, labels: np.ndarray | None) -> np.ndarray:
+        """One half tells of the other."""
+        rows, how = self.rows, self.how
+        order = rng.permutation(rows.n)
+        if labels is not None:
+            rows = without_more_clusters(rows, labels, how, rng)
+        half = rows.n // 2
+        fit, test = rows.take(np.sort(order[:half])), rows.take(np.sort(order[half:]))
+        rungs = ladder(fit, how, self.numbers, rng)
+        logs = [float(test.w @ held_out(fit, rungs[k].labels, test, how)) for k in self.numbers]
+        return (np.array(logs) - logs[0]) / test.w.sum()
+
+
+def climb(
+    table: Gains, gain: np.ndarray, noise: np.ndarray, k: int, rng: np.random.RandomState
+) -> tuple[int, np.ndarray]:
+    """6. A larger number while it gains more than noise within the clusters; and that noise."""
+    for _ in range(CLIMBS):
+        last = where_gains_end(gain)
+        if last <= k:
+            break
+        rung = ladder(table.rows, table.how, range(k, k + 1), rng)[k]
+        within = table.of(rung.labels)
+        more = (gain - gain[:, [k - 1]]) - (within - within[:, [k - 1]]).mean(axis=0)
+        error = standard_error(gain - gain[:, [k - 1]], within - within[:, [k - 1]])
+        part = more.mean(axis=0)[k:last]
+        top = int(np.argmax(part))
+        larger = k + 1 + int(np.argmax(part >= part[top] - error[k + top]))
+        if not more[:, larger - 1].mean() > RISE * error[larger - 1]:
+            break
+        k, noise = larger, within
+    return k, noise
+
+
+def standard_error(gain: np.ndarray, noise: np.ndarray) -> np.ndarray:
+    """Of the mean of gain - noise over splits."""
+    return np.asarray(np.sqrt((gain.var(axis=0) + noise.var(axis=0)) / len(gain)))
+
+
+def where_gains_end(gain: np.ndarray) -> int:
+    """The smallest number that is within one standard error of the best, split by split."""
+    top = int(np.argmax(gain.mean(axis=0)))
+    short = gain[:, [top]] - gain
+    error = short.std(axis=0) / np.sqrt(len(gain))
+    return 1 + int(np.argmax(short.mean(axis=0) <= error))
+
+
+def best_number(gain: np.ndarray, excess: np.ndarray, noise: np.ndarray, fewest: int) -> int:
+    """5. Without the question whether there is anything at all; `excess` split by split."""
+    error = standard_error(excess, noise)
+    last = int(np.argmax(gain >= gain.max() - error[np.argmax(gain)]))
+    allowed = excess.mean(axis=0)[fewest - 1 : max(last + 1, fewest)]
+    top = int(np.argmax(allowed))
+    near = allowed >= allowed[top] - error[fewest - 1 + top]
+    return fewest + int(np.argmax(near))
+
+
+def vote(gain: np.ndarray, excess: np.ndarray, error: np.ndarray) -> int:
+    """What one split alone would say: up to where its rows stop gaining."""
+    allowed = excess[: int(np.argmax(gain)) + 1]
+    top = int(np.argmax(allowed))
+    return 1 + int(np.argmax(allowed >= allowed[top] - error[top]))
+
+
+def choose(
+    some: EncodedRows,
+    rows: EncodedRows,
+    how: ColumnEncoder,
+    gain: np.ndarray,
+    noise: np.ndarray,
+    k: int,
+    clear: float,
+    rng: np.random.RandomState,
+) -> Found:
+    """The number, how sure it is, and the staircase of the sample at its noise level."""
+    top = gain.shape[1]
+    excess = gain - noise.mean(axis=0)
+    error = standard_error(excess, noise)
+    votes = [vote(g, e, error) for g, e in zip(gain, excess, strict=True)]
+    same = float(np.mean([v == k for v in votes]))
+    rungs = ladder(some, how, range(1, min(top, max(2 * k, k + 4)) + 1), rng)
+    space = DivergenceSpace(scaled(some, rungs[k].noise), fixed(top, some.n))
+    divided = {j: space.division(rung.labels) for j, rung in rungs.items()}
+    share = rows.w.sum() / some.w.sum()
+    path = Staircase.build(
+        [d.k for d in divided.values()],
+        [d.objective * share for d in divided.values()],
+        scores=dict(enumerate(excess.mean(axis=0).tolist(), 1)),
+    )
+    k = divided[k].k  # fewer where rows are equal
+    order = [int(j) + 1 for j in np.argsort(-excess.mean(axis=0), kind="stable")]
+    counted = {"stability": same} if "stability" in {f.name for f in fields(Choice)} else {}
+    more: Any = counted
+    choice = Choice(
+        number=k,
+        price=price_of(path, k),
+        strength=strength(k, clear, same if k < top else 0.0),  # more were not tried
+        support=same if k > 1 and clear > CLEAR else 0.0,
+        reason=explain(k, float(excess[:, k - 1].mean()), same, clear),
+        runners_up=tuple((j, float(excess[:, j - 1].mean())) for j in order if j != k)[:5],
+        score=float(excess[:, k - 1].mean()),
+        **more,
+    )
+    return Found(replace(path, choice=choice), rungs[k].noise, divided[k].centers)
+
+
+def clearness(gain: np.ndarray, noise: np.ndarray) -> float:
+    """How many standard deviations of both the gain is above noise; 0 if a split gains nothing."""
+    apart = float(gain.mean() - noise.mean())
+    spread = float(gain.std() + noise.std())
+    if not (gain.min() > 0 and apart > 0):
+        return 0.0
+    return apart / spread if spread > 0 else np.inf
+
+
+def strength(k: int, clear: float, same: float) -> Strength:
+    """By the share of splits that say the same and by how clear the gain is.
+
+    Strong needs more: the gain over noise and the gain of the rows alone name the same number.
+    """
+    if k == 1 or clear <= CLEAR:
+        return "none" if k == 1 else "weak"
+    if same >= 0.85 and clear > STRONG * CLEAR:
+        return "strong"
+    return "moderate" if same >= 0.6 and clear > MODERATE * CLEAR else "weak"
+
+
+def explain(k: int, excess: float, same: float, clear: float) -> str:
+    if k == 1:
+        return "no number of clusters describes held-out rows better than noise"
+    if clear <= CLEAR:
+        return "hardly better than noise on held-out rows"
+    return (
+        f"each held-out row takes {excess:.2g} nats less than noise would; {same:.0%} of the "
+        "splits say the same"
+    )
+
+
+def price_of(path: Staircase, k: int) -> float:
+    """In the middle of the step, or of the nearest one."""
+    step = path.step_of(k)
+    if step is None:
+        step = int(np.argmin(np.abs(path.number - k)))
+    return path.middle(step)
