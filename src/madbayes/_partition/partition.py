@@ -93,7 +93,11 @@ class Partition:
     @property
     def labels(self) -> Any:
         """The label of each row, as the table joins them."""
-        return self.rows.join(self.executor.map(segment.labels_of, self._states_of(self.rows)))
+        return self.rows.join(self._labels())
+
+    def _labels(self) -> list[Any]:
+        """The same, of each share of the table."""
+        return self.executor.map(segment.labels_of, self._states_of(self.rows), brief=True)
 
     # Assignment
 
@@ -189,10 +193,8 @@ class Partition:
         self._report = None
         if self.executor.remote and len(touched) == len(states):  # sums will be asked for next
             each = np.split(self._totals().stats, np.cumsum(self._cut.sizes())[:-1])
-        elif self.executor.remote:
-            each = self.executor.ask(segment.stats_of, found)
         else:
-            each = [segment.stats_of(state) for state in found]
+            each = self.executor.ask(segment.stats_of, found, brief=True)
         self._far[:] = 0
         self._far[touched] = [int(part[:, 2].sum()) for part in each]
         return np.vstack(each).sum(axis=0)
@@ -209,7 +211,8 @@ class Partition:
             self._states = self._states_of(cut)
         else:
             columns = self.rows.d + 1 if not self._once or self.rows.sparse else 0
-            self._states = self.executor.map(segment.first_state, cut.shares, args=(columns,))
+            args = (columns,)
+            self._states = self.executor.map(segment.first_state, cut.shares, args=args, brief=True)
         self._cut, self._far = cut, np.zeros(len(cut.spans), np.int64)
         if before and self._all_assigned():
             self.recount()
@@ -331,8 +334,7 @@ class Partition:
     def measure_sse(self, centers: np.ndarray) -> float:
         """Σ w d² of the labels and `centers`, afresh from the rows."""
         exact = self.executor.once(np.ascontiguousarray, centers, np.float64)
-        labels = self.executor.map(segment.labels_of, self._states_of(self.rows))
-        self.sse = self._sse_peak = measure_error(self.rows, labels, exact)
+        self.sse = self._sse_peak = measure_error(self.rows, self._labels(), exact)
         return self.sse
 
     def move(self, row: int, to: int, d2: float) -> None:
