@@ -85,7 +85,8 @@ class Partition:
         self._n_groups = 0
         self._use32 = True
         self._k = 0
-        self._cut: Any = rows  # the table, in the segments that sums are kept for
+        self._cut: Any = rows  # the table, in the segments that sums are kept for …
+        self._shares: list[Any] = []  # … and its shares
         self._states: list[Any] = []  # one for each share of it
         self._far = np.zeros(0, np.int64)  # how many rows of each share are far from all centres
         self._report: Report | None = None  # what all clusters add up to, if it is known
@@ -93,7 +94,11 @@ class Partition:
     @property
     def labels(self) -> Any:
         """The label of each row, as the table joins them."""
-        return self.rows.join(self.executor.map(segment.labels_of, self._states_of(self.rows)))
+        return self.rows.join(self._labels())
+
+    def _labels(self) -> list[Any]:
+        """The same, of each share of the table."""
+        return self.executor.map(segment.labels_of, self._states_of(self.rows), brief=True)
 
     # Assignment
 
@@ -180,7 +185,7 @@ class Partition:
 
     def _change(self, function: Any, touched: list[int], *args: Any) -> np.ndarray:
         """New states for some shares; the statistics of their segments together."""
-        shares, states = self._cut.shares, self._states
+        shares, states = self._shares, self._states
         found = self.executor.change(
             function, [shares[s] for s in touched], [states[s] for s in touched], *args
         )
@@ -188,14 +193,13 @@ class Partition:
             states[s] = state
         self._report = None
         if self.executor.remote and len(touched) == len(states):  # sums will be asked for next
-            each = np.split(self._totals().stats, np.cumsum(self._cut.sizes())[:-1])
-        elif self.executor.remote:
-            each = self.executor.ask(segment.stats_of, found)
+            stats = self._totals().stats
         else:
-            each = [segment.stats_of(state) for state in found]
+            stats = np.vstack(self.executor.ask(segment.stats_of, found, brief=True))
+        sizes = np.array(self._cut.sizes())[touched]
         self._far[:] = 0
-        self._far[touched] = [int(part[:, 2].sum()) for part in each]
-        return np.vstack(each).sum(axis=0)
+        self._far[touched] = np.add.reduceat(stats[:, 2], np.cumsum(sizes) - sizes)
+        return stats.sum(axis=0)
 
     def _make_room(self, k: int) -> None:
         """Sums of k clusters, in as many segments as they may take room for."""
@@ -209,10 +213,15 @@ class Partition:
             self._states = self._states_of(cut)
         else:
             columns = self.rows.d + 1 if not self._once or self.rows.sparse else 0
-            self._states = self.executor.map(segment.first_state, cut.shares, args=(columns,))
-        self._cut, self._far = cut, np.zeros(len(cut.spans), np.int64)
+            args = (columns,)
+            self._states = self.executor.map(segment.first_state, cut.shares, args=args, brief=True)
+        self._cut_into(cut)
         if before and self._all_assigned():
             self.recount()
+
+    def _cut_into(self, table: Any) -> None:
+        self._cut, self._shares = table, table.shares
+        self._far = np.zeros(len(table.spans), np.int64)
 
     def _states_of(self, table: Any) -> list[Any]:
         """The states of the rows, for a table that is cut in other places."""
@@ -239,7 +248,7 @@ class Partition:
         return (upper.astype(np.float64) / self.scale) ** 2, lower**2
 
     def shares_and_states(self) -> list[tuple[Any, Any]]:
-        return list(zip(self._cut.shares, self._states, strict=True))
+        return list(zip(self._shares, self._states, strict=True))
 
     def _add_sse(self, change: float) -> None:
         self.sse = max(self.sse + change, 0.0)
@@ -325,14 +334,13 @@ class Partition:
 
     def recount(self) -> None:
         """Add up sums and weights afresh from the labels, which removes what rounding left."""
-        args = self._cut.shares, self._states, self._k
+        args = self._shares, self._states, self._k
         self._states, self._report = self.executor.change(segment.recount, *args), None
 
     def measure_sse(self, centers: np.ndarray) -> float:
         """Σ w d² of the labels and `centers`, afresh from the rows."""
         exact = self.executor.once(np.ascontiguousarray, centers, np.float64)
-        labels = self.executor.map(segment.labels_of, self._states_of(self.rows))
-        self.sse = self._sse_peak = measure_error(self.rows, labels, exact)
+        self.sse = self._sse_peak = measure_error(self.rows, self._labels(), exact)
         return self.sse
 
     def move(self, row: int, to: int, d2: float) -> None:
@@ -344,7 +352,7 @@ class Partition:
     def farthest(self, centers: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
         """The `count` rows that are farthest from the centres of their labels, and how far (d²)."""
         exact = self.executor.once(np.ascontiguousarray, centers, np.float64)
-        args = self._cut.shares, self._states
+        args = self._shares, self._states
         parts = self.executor.ask(segment.farthest, *args, args=(exact, count))
         rows, d2 = (np.concatenate(column) for column in zip(*parts, strict=True))
         first = np.argsort(-d2, kind="stable")[:count]
@@ -352,12 +360,12 @@ class Partition:
 
     def relabel(self, new_label: np.ndarray) -> None:
         """Give the clusters other numbers; nothing is assigned after that."""
-        args = self._cut.shares, self._states, new_label.astype(np.int32)
+        args = self._shares, self._states, new_label.astype(np.int32)
         self._states = self.executor.change(segment.relabel, *args)
 
     def drop(self, keep: np.ndarray) -> None:
         """Forget the (empty) clusters that are not in the mask `keep`; labels move up."""
-        self._states = self.executor.change(segment.drop, self._cut.shares, self._states, keep)
+        self._states = self.executor.change(segment.drop, self._shares, self._states, keep)
         self._k, self._report = int(keep.sum()), None
         if self._bounds_for is not None:
             self._bounds_for = self._bounds_for[keep]
@@ -376,7 +384,7 @@ class Partition:
             if self._far[s] and asked < most:
                 wanted.append(s)
                 asked += int(self._far[s])
-        shares, states = ([each[s] for s in wanted] for each in (self._cut.shares, self._states))
+        shares, states = ([each[s] for s in wanted] for each in (self._shares, self._states))
         args = ((first, last), most)
         parts = self.executor.ask(segment.far_rows, shares, states, args=args)
         if not parts:
@@ -420,8 +428,7 @@ class Partition:
     ) -> None:
         """Go on from there."""
         self._k, self._report = len(tallies[0].sums), None
-        self._cut = self.rows.cut_at(segments(self.rows.n, self._k * self.rows.sparsity))
-        self._far = np.zeros(len(self._cut.spans), np.int64)
+        self._cut_into(self.rows.cut_at(segments(self.rows.n, self._k * self.rows.sparsity)))
         left, states = list(tallies), []
         for (a, b), number in zip(self._cut.spans, self._cut.sizes(), strict=True):
             mine, left = left[:number], left[number:]

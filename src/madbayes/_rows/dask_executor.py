@@ -54,7 +54,13 @@ class Workers:
 
     remote = True
 
-    def map(self, function: Callable[..., Any], *columns: Sequence[Any], args: tuple = ()) -> list:
+    def map(
+        self,
+        function: Callable[..., Any],
+        *columns: Sequence[Any],
+        args: tuple = (),
+        brief: bool = False,
+    ) -> list:
         return keep([work(function, *each, *args) for each in zip(*columns, strict=True)])
 
     def change(
@@ -67,7 +73,13 @@ class Workers:
             tasks.append(task(function, *each, *args, dask_key_name=key))
         return keep(tasks)
 
-    def ask(self, function: Callable[..., Any], *columns: Sequence[Any], args: tuple = ()) -> list:
+    def ask(
+        self,
+        function: Callable[..., Any],
+        *columns: Sequence[Any],
+        args: tuple = (),
+        brief: bool = False,
+    ) -> list:
         return fetch([work(function, *each, *args) for each in zip(*columns, strict=True)])
 
     def once(self, function: Callable[..., Any], *args: Any) -> Any:

@@ -19,15 +19,30 @@ class Executor(Protocol):
 
     remote: bool  # results of `map` and `change` are elsewhere, and `fetch` brings them
 
-    def map(self, function: Callable[..., Any], *columns: Sequence[Any], args: tuple = ()) -> list:
-        """`function(*items, *args)` for each share; the results stay where they are made."""
+    def map(
+        self,
+        function: Callable[..., Any],
+        *columns: Sequence[Any],
+        args: tuple = (),
+        brief: bool = False,
+    ) -> list:
+        """`function(*items, *args)` for each share; the results stay where they are made.
+
+        `brief`: it takes no time, and threads would only have to be woken for it.
+        """
 
     def change(
         self, function: Callable[..., Any], shares: Sequence[Any], states: Sequence[Any], *args: Any
     ) -> list:
         """`function(share, state, *args)`, which may write into the state and returns it."""
 
-    def ask(self, function: Callable[..., Any], *columns: Sequence[Any], args: tuple = ()) -> list:
+    def ask(
+        self,
+        function: Callable[..., Any],
+        *columns: Sequence[Any],
+        args: tuple = (),
+        brief: bool = False,
+    ) -> list:
         """The same as `map`, and the results come to this process."""
 
     def once(self, function: Callable[..., Any], *args: Any) -> Any:
@@ -59,10 +74,16 @@ class ThisProcess:
 
     remote = False
 
-    def map(self, function: Callable[..., Any], *columns: Sequence[Any], args: tuple = ()) -> list:
+    def map(
+        self,
+        function: Callable[..., Any],
+        *columns: Sequence[Any],
+        args: tuple = (),
+        brief: bool = False,
+    ) -> list:
         items = list(zip(*columns, strict=True))
-        if len(items) == 1:
-            return [function(*items[0], *args)]
+        if brief or len(items) == 1:
+            return [function(*each, *args) for each in items]
         return together(lambda each: function(*each, *args), items)
 
     ask = map
