@@ -32,9 +32,10 @@ from madbayes._search.price import fixed, per_cluster
 from madbayes.howmany.staircase import Staircase
 from madbayes.kmeans.coreset import Coreset, coreset
 from madbayes.kmeans.farthest import first_gap, largest_gap
-from madbayes.kmeans.search_rows import DENSE_VALUES, Clustering, Table
+from madbayes.kmeans.search_rows import DENSE_VALUES, Clustering, SpanTable, Table
 
 CORE_VALUES, CORE_ROWS = 2**22, (2**14, 2**17)  # of a coreset, at first
+WIDE = 2  # columns for each row of a CSR matrix from which fewer coordinates are worth their time
 PER_CLUSTER = 64  # rows of it for each cluster, or it is drawn again, larger
 MUCH = 0.1  # an error of a coreset that is worth a warning
 GAIN = 1e-4  # a pass that gains less is the last …
@@ -76,11 +77,14 @@ class Problem:
         return Partition(self.source, self.weight, self.run, self.frame, unit=self.unit)
 
     def table(self) -> Table:
-        """The rows for the search; a small CSR matrix is made dense."""
-        X = self.X
+        """The rows for the search; a small CSR matrix is made dense, or turned if it is wide."""
+        X, table = self.X, Table
         if sp.issparse(X) and X.shape[0] * X.shape[1] <= DENSE_VALUES:
-            X = X.toarray()
-        return Table.arranged(X, self.weight, self.run, self.frame, unit=self.unit)
+            if X.shape[1] > WIDE * X.shape[0]:
+                table = SpanTable
+            else:
+                X = X.toarray()
+        return table.arranged(X, self.weight, self.run, self.frame, unit=self.unit)
 
 
 class Core(NamedTuple):
