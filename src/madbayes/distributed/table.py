@@ -22,7 +22,7 @@ from madbayes._rows.rows import (
 )
 from madbayes.distributed import local
 from madbayes.distributed.local import Share
-from madbayes.distributed.tasks import fetch, keep, remote, task
+from madbayes.distributed.tasks import Lost, fetch, keep, lost, remote, task
 
 Cut = tuple[int, int]
 SHARE_BYTES = 2**27  # of rows; a segment can be more
@@ -118,7 +118,8 @@ class SpreadTable:
             da.from_delayed(each, (b - a,), dtype)
             for (a, b), each in zip(self.spans, pieces, strict=True)
         ]
-        return da.concatenate(parts).rechunk((self.chunks,))
+        whole = da.concatenate(parts).rechunk((self.chunks,))
+        return Labels(whole.dask, whole.name, whole.chunks, whole.dtype)
 
     def cut_at(self, cuts: list[Cut]) -> "SpreadTable":
         """The same rows in other segments."""
@@ -167,6 +168,25 @@ class SpreadTable:
             return [task(restore, p, o) for p, o in zip(pieces, self.order, strict=True)]
         whole = keep([task(restore, task(join, *pieces), self.order[0])])[0]
         return [task(part, whole, a, b) for a, b in self.spans]
+
+
+class Labels(da.Array):
+    """Labels that stay on the workers; without them, an error that says what to do."""
+
+    __slots__ = ()
+
+    def compute(self, **options: Any) -> Any:
+        try:
+            return super().compute(**options)
+        except Exception as error:
+            if not lost(error) and "missing dependency" not in str(error).lower():
+                raise
+            raise Lost(
+                "the labels were on the workers of a Dask client that is closed or has lost them. "
+                "Take them while that client is open, labels = model.labels_.compute(), or ask "
+                "for them again: model.predict(X). "
+                f"Dask says: {type(error).__name__}: {error}"
+            ) from error
 
 
 def bundle(cuts: list[Cut], count: int) -> list[Cut]:
