@@ -164,6 +164,23 @@ def test_data_frames(tmp_path):
         KMeans(2).fit(dd.from_pandas(frame.assign(name="x"), npartitions=2))
 
 
+@pytest.mark.parametrize(
+    "dtype", ["bool", "boolean", "Int8", "Int64", "Float32", "Float64", "int64[pyarrow]"]
+)
+def test_data_frames_of_booleans_and_columns_that_may_have_gaps(dtype):
+    X = np.random.default_rng(0).integers(0, 2, size=(300, 2)).astype(float)
+    frame = pd.DataFrame({"a": X[:, 0] * 9, "b": pd.array(X[:, 1].astype(int)).astype(dtype)})
+    table = dd.from_pandas(frame, npartitions=3)
+    model = DPMeans(5.0, algorithm="paper").fit(table)
+    alone = DPMeans(5.0, algorithm="paper").fit(frame.astype(float))
+    np.testing.assert_array_equal(model.labels_.compute(), alone.labels_)
+    np.testing.assert_array_equal(model.predict(table).compute(), alone.labels_)
+    if dtype != "bool":
+        frame.loc[7, "b"] = pd.NA
+        with pytest.raises(ValueError, match=r"NaN.*the first is row 7"):
+            DPMeans(5.0, algorithm="paper").fit(dd.from_pandas(frame, npartitions=3))
+
+
 def test_a_model_can_be_saved_with_its_labels(tmp_path):
     import madbayes
 
@@ -442,6 +459,17 @@ def test_a_client_that_closes(cluster):
     second = distributed.Client(cluster.scheduler.address, set_as_default=False)
     with second.as_current(), pytest.raises(Lost, match="connect a new client"):
         KMeans(3, init=lambda X, k, rng: close(second)).fit(table)
+
+
+def test_labels_after_their_client_closed(cluster):
+    table = da.from_array(blobs(4_000, 3, 3), chunks=(500, -1))
+    second = distributed.Client(cluster.scheduler.address, set_as_default=False)
+    with second.as_current():
+        model = KMeans(3, random_state=0).fit(table)
+        assert model.labels_.compute().shape == (4_000,)
+    second.close()
+    with pytest.raises(Lost, match=r"model\.predict\(X\)"):
+        model.labels_.compute()
 
 
 def close(client):

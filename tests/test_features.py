@@ -26,6 +26,7 @@ from madbayes.features import (
     sums,
 )
 from madbayes.features import bounds as bounds_of_rows
+from madbayes.features import path as path_module
 from madbayes.features.allocation import Allocation
 from madbayes.features.bounds import Bounds
 from madbayes.features.extrapolation import Ahead
@@ -722,3 +723,14 @@ def test_transform_of_the_rows_of_the_fit_is_their_assignment():
         X = r.integers(0, 3, size=(r.integers(4, 12), r.integers(1, 4))).astype(float)
         fitted = KFeatures(3, n_init=1, effort=0.1, random_state=0).fit(X)
         np.testing.assert_array_equal(fitted.transform(X), fitted.assignments_)
+
+
+def test_the_path_of_a_code_ends_with_its_budget(monkeypatch):
+    # One column is far larger than the others: each further feature is a bit of its numbers.
+    monkeypatch.setattr(path_module, "WORK", 0)
+    r = np.random.default_rng(0)
+    code = r.normal(size=(80, 6)) * [1e6, 1, 1, 1, 1, 1]
+    assert feature_path(code, random_state=0).number.max() <= 3
+    Z = r.random((120, 5)) < 0.5
+    sums = Z @ (4 * np.eye(5, 10)) + 0.3 * r.normal(size=(120, 10))
+    assert feature_path(sums, random_state=0).best().n_components == 5

@@ -67,3 +67,28 @@ def test_rows_of_weight_zero_and_equal_rows(never_dense):
     assert model.n_clusters_ == 3
     assert model.inertia_ == pytest.approx(0.0, abs=1e-12)
     assert model.labels_[11] == model.labels_[10]
+
+
+@pytest.mark.parametrize("metric", ["euclidean", "cosine"])
+def test_wide_rows_are_searched_in_the_space_that_they_span(metric, monkeypatch):
+    X, _ = documents(np.random.RandomState(1), 60, 400, 5)
+    X = sp.csr_array(sp.vstack([X, X[:10], sp.csr_array((2, 400))])) if metric != "cosine" else X
+    middle = direction if metric == "cosine" else mean
+    rows = normalize(X.toarray()) if metric == "cosine" else X.toarray()
+    w = np.random.RandomState(2).randint(0, 3, X.shape[0]) * 1.0
+    penalty = objective(rows, np.zeros(len(rows), int), 0.0, w, middle) * 0.1
+    turned = DPMeans(penalty, metric=metric, random_state=0).fit(X, sample_weight=w)
+    used = np.flatnonzero(w)
+    found = objective(rows[used], turned.labels_[used], penalty, w[used], middle)
+    assert turned.objective_ == pytest.approx(found)
+    args = rows[used], turned.labels_[used], penalty, w[used], len(used), middle
+    assert lowest_neighbour(*args) >= found * (1 - 1e-8)
+    if metric != "cosine":
+        np.testing.assert_array_equal(turned.labels_[60:70], turned.labels_[:10])
+    monkeypatch.setattr(module, "WIDE", np.inf)  # made dense, as narrower tables are
+    dense = DPMeans(penalty, metric=metric, random_state=0).fit(X, sample_weight=w)
+    assert turned.objective_ == pytest.approx(dense.objective_, rel=1e-3)
+
+
+def test_wide_rows_of_zeros():
+    assert DPMeans(1.0, random_state=0).fit(sp.csr_array((5, 100))).n_clusters_ == 1

@@ -249,3 +249,14 @@ def test_spectrum(penalty, tmp_path):
     drawn = sum(len(c.get_offsets()) for c in ax.collections if len(c.get_offsets()))
     assert drawn >= len(model.spectrum_[: max(r, 1)]) or len(model.spectrum_) == 0
     ax.figure.savefig(tmp_path / "spectrum.png")
+
+
+@pytest.mark.skipif(not spectrum.SEEDED, reason="ARPACK takes no seed before SciPy 1.17")
+def test_an_embedding_of_few_different_rows_repeats_to_the_bit():
+    r = np.random.default_rng(0)
+    X = r.normal(size=(4, 3))[r.integers(4, size=1100)]  # Lanczos' vectors span the whole range
+    first, second = (
+        SpectralDPMeans(penalty=5.0, kernel="rbf", random_state=0).fit(X).embedding_
+        for _ in range(2)
+    )
+    np.testing.assert_array_equal(first, second)

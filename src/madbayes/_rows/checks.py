@@ -42,7 +42,8 @@ def check_rows(estimator: BaseEstimator, X: Any, *, reset: bool = True) -> Any:
 
 def is_spread(X: Any) -> bool:
     """Whether X is a table of Dask, whose rows are elsewhere."""
-    return type(X).__module__.partition(".")[0] in ("dask", "dask_expr")
+    homes = {kind.__module__.partition(".")[0] for kind in type(X).__mro__}
+    return not homes.isdisjoint(("dask", "dask_expr"))
 
 
 def check_table(X: Any) -> Any:

@@ -8,7 +8,7 @@ their arguments.
 
 import uuid
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from itertools import accumulate
 from typing import Any
 
@@ -127,7 +127,7 @@ ON_WORKERS = Workers()
 
 def keep(tasks: Sequence[Any]) -> list[Any]:
     """Compute, and leave the results where they are."""
-    with in_words(), dask.config.set({LARGE_GRAPH: "1 GB"}):
+    with in_words(), large_graphs():
         return list(dask.persist(*tasks))
 
 
@@ -140,11 +140,20 @@ def fetch(tasks: Sequence[Any]) -> list[Any]:
             task(pack, *tasks[i : i + MAX_SEGMENTS]) for i in range(0, len(tasks), MAX_SEGMENTS)
         ]
         depth += 1
-    with in_words(), dask.config.set({LARGE_GRAPH: "1 GB"}):
+    with in_words(), large_graphs():
         results = list(dask.compute(*tasks))
     for _ in range(depth):
         results = [part for group in results for part in group]
     return results
+
+
+def large_graphs() -> Any:
+    """No warning about centres in the graph; without a client nobody would warn.
+
+    Nothing is set then: `distributed` may be imported for the first time in between, which replaces
+    the part of Dask's settings that would be restored.
+    """
+    return dask.config.set({LARGE_GRAPH: "1 GB"}) if remote() else nullcontext()
 
 
 def pack(*parts: Any) -> tuple:
@@ -180,20 +189,26 @@ def in_words() -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        name, text = type(error).__name__, str(error).lower()
+        name = type(error).__name__
         if name == "KilledWorker":
             raise Lost(
                 "workers died again and again while they worked on one block of rows, most often "
                 "because it does not fit into their memory. Give each worker more memory, or start "
                 f"more of them. Dask says: {error}"
             ) from error
-        if name in CONNECTION or ("client" in text and "closed" in text):
+        if lost(error):
             raise Lost(
                 "the connection to the Dask scheduler was lost, or the client was closed, before "
                 "the work was done. Nothing was changed; connect a new client and repeat it. "
                 f"Dask says: {name}: {error}"
             ) from error
         raise
+
+
+def lost(error: Exception) -> bool:
+    """Whether the scheduler or the client is gone."""
+    text = str(error).lower()
+    return type(error).__name__ in CONNECTION or ("client" in text and "closed" in text)
 
 
 CONNECTION = (

@@ -111,7 +111,7 @@ def as_array(X: Any) -> tuple[Any, tuple[int, ...]]:
                 f"({', '.join(str(X.dtypes[name]) for name in wrong[:5])}). Leave them out, or "
                 "turn them into numbers first."
             )
-        X = X.to_dask_array()
+        X = with_numbers(X).to_dask_array()
     if X.ndim != 2:
         raise ValueError(
             f"Expected 2D array, got {X.ndim}D array instead: X.shape={X.shape}. Reshape your "
@@ -131,7 +131,36 @@ def as_array(X: Any) -> tuple[Any, tuple[int, ...]]:
 
 
 def is_number(kind: Any) -> bool:
-    return getattr(kind, "kind", "O") in "biuf" or str(kind) in ("boolean", "Float64", "Int64")
+    return getattr(kind, "kind", "O") in "biuf"
+
+
+def with_numbers(X: Any) -> Any:
+    """A frame whose columns are of types that make one array of numbers.
+
+    Columns of booleans and of pandas' own types, which may have gaps, become numbers of NumPy.
+    """
+    plain = {name: plain_type(kind) for name, kind in X.dtypes.items()}
+    if all(X.dtypes[name] == kind for name, kind in plain.items()):
+        return X
+    return X.map_partitions(numbers_of, plain, meta=numbers_of(X._meta, plain))
+
+
+def plain_type(kind: Any) -> np.dtype:
+    """The type of NumPy for a column; float for whole numbers that may have gaps."""
+    if isinstance(kind, np.dtype):
+        return np.dtype(np.uint8) if kind.kind == "b" else kind
+    narrow = kind.kind == "f" and kind.itemsize == 4
+    return np.dtype(np.float32 if narrow else np.float64)
+
+
+def numbers_of(frame: Any, plain: dict[Any, np.dtype]) -> Any:
+    """A chunk in these types; a gap is NaN, which `load` complains about."""
+    changed = {
+        name: frame[name].to_numpy(kind, **({} if kind.kind != "f" else {"na_value": np.nan}))
+        for name, kind in plain.items()
+        if frame[name].dtype != kind
+    }
+    return frame.assign(**changed)
 
 
 def load(block: Any, declared: str, dtype: str, at: int, start: int, d: int) -> np.ndarray:

@@ -13,7 +13,7 @@ from typing import Any
 import dask.array as da
 import numpy as np
 
-from madbayes._rows.dask_executor import ON_WORKERS, fetch, keep, remote, task
+from madbayes._rows.dask_executor import ON_WORKERS, Lost, fetch, keep, lost, remote, task
 from madbayes._rows.rows import (
     ARRANGE_AT_ONCE,
     Cut,
@@ -105,7 +105,8 @@ class DaskRows:
             da.from_delayed(each, (b - a, *columns), dtype)
             for (a, b), each in zip(self.spans, values, strict=True)
         ]
-        return da.concatenate(parts).rechunk((self.chunks, *((each,) for each in columns)))
+        whole = da.concatenate(parts).rechunk((self.chunks, *((each,) for each in columns)))
+        return OnWorkers(whole.dask, whole.name, whole.chunks, whole.dtype)
 
     # The same rows in other segments, or in another order
 
@@ -160,6 +161,25 @@ class DaskRows:
             return keep([task(restore, *each) for each in pairs])
         whole = keep([task(restore, task(join, *values), self.order[0])])[0]
         return keep([task(part, whole, a, b) for a, b in self.spans])
+
+
+class OnWorkers(da.Array):
+    """Labels that stay on the workers; without them, an error that says what to do."""
+
+    __slots__ = ()
+
+    def compute(self, **options: Any) -> Any:
+        try:
+            return super().compute(**options)
+        except Exception as error:
+            if not lost(error) and "missing dependency" not in str(error).lower():
+                raise
+            raise Lost(
+                "the labels were on the workers of a Dask client that is closed or has lost them. "
+                "Take them while that client is open, labels = model.labels_.compute(), or ask "
+                "for them again: model.predict(X). "
+                f"Dask says: {type(error).__name__}: {error}"
+            ) from error
 
 
 def bundle(cuts: list[Cut], count: int) -> list[Cut]:

@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from madbayes._rows.checks import is_spread
+
 Sizes = dict[str, int]  # what the letters stand for in one model
 INF = float("inf")
 
@@ -30,6 +32,8 @@ class Numbers:
     finite: bool = True
 
     def check(self, value: Any, name: str, sizes: Sizes) -> None:
+        if is_spread(value):  # labels of a Dask fit, which are saved as an array
+            value = np.asarray(value)
         if not self.shape:
             good = isinstance(value, KINDS[self.kind]) and (
                 self.kind == "bool" or not isinstance(value, bool)

@@ -3,7 +3,9 @@
 1. For K = 0, 1, 2, …: the least squared error E(K) that the search finds with K features, each
    search starting from the one before. It ends when further features save no more than features of
    noise do, σ²(√n + √d)² (the largest squared singular value of n×d noise), and at K = d + 1 (of
-   one column at 1): rows of d numbers do not tell more features apart. Then back from the largest
+   one column at 1): rows of d numbers do not tell more features apart. Where a few columns are far
+   larger than the others, features become a code for the numbers in these columns, and each
+   further bit pays: there the path ends when it has cost WORK products. Then back from the largest
    K, one feature less each time, where that gives a smaller E(K).
 2. E(K) + λK is least on the lower convex hull of E: K is best for λ from E(K) - E(K+1) to
    E(K-1) - E(K) (`howmany/staircase.py`).
@@ -25,6 +27,7 @@ from scipy.spatial.distance import cdist
 from sklearn.utils import check_random_state
 
 from madbayes._rows.checks import check_count, check_table
+from madbayes._rows.frame import power_of_two
 from madbayes._rows.threads import workers
 from madbayes.features.allocation import Allocation
 from madbayes.features.search import polish, search
@@ -40,6 +43,8 @@ COMMON = 0.95  # of the rows: combinations that fewer have are exceptions
 TRIES = 6  # in vain at each number of features (more for many)
 LLOYD = 10  # passes of a clustering to compare with
 TOLERANCE = 0.1  # a clustering whose error is no larger than this fits as well
+WORK = 2**33  # products after which the path of a code ends: about 7 s; twice as many, some K more
+CODE = 2  # features for each direction that the rows vary in: with more they are a code
 FLOOR = 1e-2  # without noise a range goes down to 0: no further than this part of its upper end
 
 
@@ -134,6 +139,8 @@ def climb(
     errors, found = [state.rss + rest], [state.Z.astype(bool)]
     in_vain = 0
     while state.K < min(cap, state.n - 1) and in_vain < 2 and errors[-1] > 1e-12 * errors[0]:
+        if state.work > max(1.0, effort) * WORK and state.K > CODE * directions(state):
+            break
         K = state.K
         goal = state.rss - noise_edge(errors[-1], table, K) / 2
         search(state, rng, 0.0, K + 1, round(effort * TRIES), goal=goal)
@@ -145,6 +152,16 @@ def climb(
         in_vain = in_vain + 1 if saved <= noise_edge(errors[-1], table, K + 1) else 0
     descend(state, errors, found, rest)
     return errors, found
+
+
+def directions(state: Allocation) -> float:
+    """In how many directions the rows vary: the participation ratio (Σλ)²/Σλ² of the eigenvalues
+    of their covariance, which is d for noise and K for K equal features."""
+    X = state.rows.take(np.arange(state.n))
+    X -= np.average(X, axis=0, weights=state.weight if state.weight.size else None)
+    X *= power_of_two(float(np.abs(X).max()))  # so that no square underflows
+    products = X.T @ X if state.d < state.n else X @ X.T
+    return float(np.trace(products) ** 2 / ((products**2).sum() or 1.0))
 
 
 def descend(state: Allocation, errors: list[float], found: list[np.ndarray], rest: float) -> None:

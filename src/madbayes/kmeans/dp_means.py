@@ -164,8 +164,9 @@ class DPMeans(DivergenceMixin, CentersMixin):
     -----
     "search" needs the rows in memory, and a copy of them. Of rows on disk (a memory map,
     `madbayes.blocks`) with more than 2²⁵ values it takes a coreset instead, and then passes over
-    all rows. A CSR matrix of up to 2²⁵ values, zeros included, is made dense for it; a larger one
-    is searched as it is, with somewhat fewer moves.
+    all rows. A CSR matrix of up to 2²⁵ values, zeros included, is made dense for it, or, with
+    more than two columns for each row, turned into coordinates of the space that its rows span; a
+    larger one is searched as it is, with somewhat fewer moves.
 
     Examples
     --------

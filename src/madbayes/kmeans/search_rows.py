@@ -2,9 +2,12 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
+from scipy.linalg import solve_triangular
+from scipy.linalg.lapack import dpstrf
 
 from madbayes._partition.lloyd import nearest
 from madbayes._partition.partition import measure_error
@@ -100,3 +103,45 @@ class SearchTable:
         history = never_rising([*history, inertia + penalty * found.k])
         how = history[-1], inertia, history, len(history), True
         return Clustering(rows.restored(labels), centers, *how)
+
+
+class SpanTable(SearchTable):
+    """CSR rows with far more columns than rows, searched in coordinates of the space they span.
+
+    n rows span at most n dimensions. A pivoted Cholesky decomposition of their n×n products gives
+    coordinates with the same distances, in which every step of the search takes n columns instead
+    of d. Centres are computed from the rows themselves at the end.
+    """
+
+    def __init__(self, rows: Rows, frame: Frame) -> None:
+        super().__init__(rows, frame)
+        X = rows.X[self.used].astype(np.float64)
+        lower, pivots, rank, _ = dpstrf((X @ X.T).toarray(), lower=1)
+        order, corner = pivots - 1, lower[:rank, :rank]
+        if rank == 0:  # every row is zero
+            rank, corner = 1, np.ones((1, 1))
+        coordinates = np.empty((len(order), rank))
+        coordinates[order] = np.tril(lower)[:, :rank]
+        # Rounding moves equal rows apart: each takes the coordinates of the first that equals it.
+        first: dict[bytes, int] = {}
+        parts = enumerate(pairwise(X.indptr))
+        same = [
+            first.setdefault(X.indices[a:b].tobytes() + X.data[a:b].tobytes(), row)
+            for row, (a, b) in parts
+        ]
+        self._coordinates, self._corner = coordinates[same], corner
+        self._basis = X[order[:rank]]  # = corner × the axes of the coordinates
+
+    def space(self, price: Price) -> DenseSpace:
+        return DenseSpace(self._coordinates, self.w, price, unit=self.rows.unit)
+
+    def shifted(self, centers: Sequence[np.ndarray]) -> list[np.ndarray]:
+        """Centres in the coordinates of the rows."""
+        return [
+            solve_triangular(self._corner, self._basis @ np.asarray(C).T, lower=True).T
+            for C in centers
+        ]
+
+    def result(self, found: Division, history: list[float], penalty: float) -> Clustering:
+        exact = super().space(Price(penalty, found.k)).division(found.labels)
+        return super().result(exact, history, penalty)

@@ -35,9 +35,10 @@ from madbayes.howmany.path import find_path, without_isolated
 from madbayes.howmany.staircase import Staircase
 from madbayes.kmeans.algorithm1 import assign_or_open
 from madbayes.kmeans.coreset import Coreset, coreset
-from madbayes.kmeans.search_rows import DENSE_VALUES, Clustering, SearchTable
+from madbayes.kmeans.search_rows import DENSE_VALUES, Clustering, SearchTable, SpanTable
 
 CORE_VALUES, CORE_ROWS = 2**22, (2**14, 2**17)  # of a coreset, at first
+WIDE = 2  # columns for each row of a CSR matrix from which fewer coordinates are worth their time
 PER_CLUSTER = 64  # rows of it for each cluster, or it is drawn again, larger
 MUCH = 0.1  # an error of a coreset that is worth a warning
 GAIN = 1e-4  # a pass that gains less is the last …
@@ -78,17 +79,20 @@ class FitInput:
 
     def table(self) -> SearchTable:
         """The rows for the search, in an order that depends on their content, so that the search
-        finds the same clusters in a shuffled table; a small CSR matrix is made dense."""
+        finds the same clusters in a shuffled table; a small CSR matrix is made dense, or turned
+        if it is wide."""
         rows = self.rows.here()
         weight = rows.weight if rows.weighted else None
         order = content_order(rows.X, weight, 0)
         X = rows.X[order] if rows.sparse else rows.X[:][order]
-        if rows.sparse and rows.n * rows.d <= DENSE_VALUES:
+        wide = rows.d > WIDE * rows.n
+        if rows.sparse and rows.n * rows.d <= DENSE_VALUES and not wide:
             X = X.toarray()
         ordered = Rows(X, unit=rows.unit, weight=None if weight is None else weight[order])
         near = ordered.arranged()
         near.order = order if near.order is None else order[near.order]
-        return SearchTable(near, self.frame)
+        span = near.sparse and rows.n * rows.d <= DENSE_VALUES
+        return SpanTable(near, self.frame) if span else SearchTable(near, self.frame)
 
 
 def leave_out_far(rows: Any) -> tuple[Any, np.ndarray]:
