@@ -9,7 +9,9 @@
    is weak and that of the connected one is not, or if it has more than `MAX_PIECES` clusters for
    each connected one whose evidence is not weak. A curve is as well explained by many short
    Gaussians, and no valley separates them.
-4. *Doubt.* If a candidate with strong evidence disagrees, the evidence is not called strong.
+4. *Simplify.* If a simpler shape gives the same division with evidence that is as strong, the
+   simpler shape is taken: round before long before any. Its clusters have centres.
+5. *Doubt.* If a candidate with strong evidence disagrees, the evidence is not called strong.
 """
 
 from dataclasses import dataclass, replace
@@ -36,7 +38,9 @@ SHAPES = {"round": DPMeans, "long": EllipticalMeans, "any": NeighborCut}
 MAX_PIECES = 3  # round or long clusters for each connected one
 MIN_GAIN_WEAK = 0.03  # nats per row by which a division of weak evidence has to be better
 MAX_LONG_COLUMNS = 30  # a covariance of more columns needs more rows than a cluster has
-AGREE = 0.8  # adjusted Rand index from which on two divisions say the same
+SAME = 0.95  # adjusted Rand index from which on two divisions are the same
+AGREE = 0.8  # adjusted Rand index below which two divisions contradict each other
+WORDS = ("none", "weak", "moderate", "strong")
 SURE = ("moderate", "strong")
 
 
@@ -139,7 +143,7 @@ class AutoCluster(SaveMixin, ClusterMixin, BaseEstimator):
         if len(models) > 1:
             labels = {shape: model.labels_ for shape, model in models.items()}
             densities = explain(in_few_columns(rows), labels)  # 2.
-        self.shape_ = choose(models, densities)  # 3.
+        self.shape_ = simplest(models, choose(models, densities))  # 3., 4.
         self.model_ = models[self.shape_]
         self.candidates_ = [
             Candidate(
@@ -151,7 +155,7 @@ class AutoCluster(SaveMixin, ClusterMixin, BaseEstimator):
             )
             for shape, model in models.items()
         ]
-        self.evidence_ = with_doubt(models, self.shape_)  # 4.
+        self.evidence_ = with_doubt(models, self.shape_)  # 5.
         self.path_ = replace(self.model_.path_, choice=self.evidence_)
         for name in ("labels_", "n_clusters_", "objective_", "objective_history_", "n_iter_"):
             setattr(self, name, getattr(self.model_, name))
@@ -236,8 +240,20 @@ def choose(models: dict[str, Any], densities: dict[str, float]) -> str:
     return best
 
 
+def simplest(models: dict[str, Any], chosen: str) -> str:
+    """4. The simplest shape that gives the same division, as surely."""
+    found = models[chosen]
+    for shape, model in models.items():
+        if shape == chosen:
+            break
+        as_sure = WORDS.index(model.evidence_.strength) >= WORDS.index(found.evidence_.strength)
+        if as_sure and adjusted_rand_score(model.labels_, found.labels_) >= SAME:
+            return shape
+    return chosen
+
+
 def with_doubt(models: dict[str, Any], chosen: str) -> Choice:
-    """4. The evidence of the chosen division, weakened by strong evidence for another one."""
+    """5. The evidence of the chosen division, weakened by strong evidence for another one."""
     choice: Choice = models[chosen].evidence_
     if choice.strength != "strong":
         return choice

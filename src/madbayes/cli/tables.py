@@ -54,11 +54,12 @@ def cluster(
     shape: Annotated[
         str,
         typer.Option(
-            metavar="round|any",
-            help="round: clusters are near their centres; any: clusters are connected, whatever "
-            "their form (rings, crescents).",
+            metavar="auto|round|long|any",
+            help="round: clusters are near their centres; long: each has a covariance of its own; "
+            "any: clusters are connected, whatever their form (rings, crescents); auto: what "
+            "explains held-out rows best.",
         ),
-    ] = "round",
+    ] = "auto",
     scheduler: Annotated[
         str | None,
         typer.Option(
@@ -82,7 +83,13 @@ def cluster(
 
     with run.explained(output):
         make = choose.estimator(
-            penalty, clusters_hint, max_clusters, n_clusters, metric, shape, seed.seed
+            penalty,
+            clusters_hint,
+            max_clusters,
+            n_clusters,
+            metric,
+            "round" if scheduler is not None and shape == "auto" else shape,
+            seed.seed,
         )
     if scheduler is not None:
         from madbayes.cli.spread import cluster_spread
