@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from madbayes import features, gibbs, graph, penalties, plots
+    from madbayes._model.sklearn_checks import expected_failed_checks
     from madbayes._rows.sources import blocks
     from madbayes._storage.saving import load
     from madbayes.auto import AutoCluster
@@ -49,6 +50,7 @@ __all__ = [
     "SpectralDPMeans",
     "StepwiseKFeatures",
     "blocks",
+    "expected_failed_checks",
     "features",
     "gibbs",
     "graph",
@@ -82,6 +84,7 @@ _HOME = {
     "SpectralDPMeans": "kernel",
     "StepwiseKFeatures": "features",
     "blocks": "_rows.sources",
+    "expected_failed_checks": "_model.sklearn_checks",
     "load": "_storage.saving",
     "report": "reports",
     "show_progress": "progress",
