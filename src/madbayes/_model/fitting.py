@@ -15,6 +15,8 @@ from madbayes.howmany.staircase import Staircase
 
 AUTOMATIC = ("path_", "evidence_", "coreset_size_", "coreset_error_")  # what only some fits leave
 
+CLUMP = 5  # rows at most of a group that is called isolated
+
 
 class Options(NamedTuple):
     """The parameters that estimators share, checked; None where an estimator has not got one."""
@@ -95,9 +97,17 @@ def check_effort(effort: Any) -> float:
 
 
 def keep_choice(
-    model: Any, path: Staircase, number: int, penalty: float, remarks: tuple[str, ...] = ()
+    model: Any,
+    path: Staircase,
+    number: int,
+    penalty: float,
+    remarks: tuple[str, ...] = (),
+    labels: np.ndarray | None = None,
 ) -> None:
-    """Store the path and the choice that was followed; they speak of what was found."""
+    """Store the path and the choice that was followed; they speak of what was found.
+
+    With the `labels` that were found no more clusters are called isolated than are that small.
+    """
     choice = path.best()
     choice = replace(choice, remarks=(*choice.remarks, *remarks))
     if choice.number != number:
@@ -110,7 +120,11 @@ def keep_choice(
             support=0.0,
             n_isolated=0,
         )
-    choice = replace(choice, price=penalty)
+    if choice.n_isolated and labels is not None:
+        sizes = np.bincount(labels[labels >= 0])
+        choice = replace(choice, n_isolated=min(choice.n_isolated, int((sizes <= CLUMP).sum())))
+    others = tuple(other for other in choice.runners_up if other[0] != number)
+    choice = replace(choice, price=penalty, runners_up=others)
     model.path_ = replace(path, choice=choice, _X=None)
     model.evidence_ = choice
 

@@ -211,7 +211,7 @@ class CollapsedDPMeans(CentersMixin):
         result = replace(result, n_iter=moved.n_iter, converged=moved.converged)
         warn_if_unfinished(self, result.converged)
         if path is not None:
-            keep_choice(self, path, result.k, penalty)
+            keep_choice(self, path, result.k, penalty, labels=result.labels)
         self._store_result(result, penalty, table.source.dtype)
         self._calibrate(X, self.labels_, given)
         return self

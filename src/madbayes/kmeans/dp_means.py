@@ -268,7 +268,7 @@ class DPMeans(CentersMixin):
         remarks = keep_core(self, core, X.shape[0])
         warn_if_unfinished(self, result.converged)
         if path is not None:
-            keep_choice(self, path, result.k, penalty, remarks)
+            keep_choice(self, path, result.k, penalty, remarks, result.labels)
         self._store_result(result, penalty, Rows(X).dtype)
         self._calibrate(X, self.labels_, weight)
         if file is not None:

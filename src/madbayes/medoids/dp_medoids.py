@@ -212,7 +212,7 @@ class DPMedoids(MedoidsMixin):
         self.n_clusters_ = len(rows)
         self.penalty_ = penalty
         if path is not None:
-            keep_choice(self, path, self.n_clusters_, penalty)
+            keep_choice(self, path, self.n_clusters_, penalty, labels=self.labels_)
         self.objective_ = self.inertia_ + penalty * self.n_clusters_
         self.objective_history_ = never_rising(result.history, self.objective_)
         self.n_iter_ = result.n_iter
