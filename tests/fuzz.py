@@ -326,7 +326,10 @@ def check_methods(name, model, X):
         Z = model.transform(X)
         promise("transform is finite", np.isfinite(Z).all())
         promise("transform has a column each", Z.shape == (n, numbers_of(model)), Z.shape)
-        if name in FEATURES and name not in SAMPLERS and model.converged_:
+        # A printed algorithm flips one feature of a row at a time. Where only two flips help,
+        # `transform`, which compares all combinations, is better than where it ended.
+        printed = name == "CollapsedBPMeans" or model.get_params().get("algorithm") == "paper"
+        if name in FEATURES and name not in SAMPLERS and model.converged_ and not printed:
             A = model.components_.astype(np.float64)
             dense = X.toarray() if sp.issparse(X) else np.asarray(X)
             gap = [

@@ -180,7 +180,7 @@ def test_threads_change_nothing(name, fitted):
         assert one.objective_ == other.objective_
 
 
-@pytest.mark.parametrize("name", ["cluster", "penalties", "features", "graph", "multi", "plots"])
+@pytest.mark.parametrize("name", ["penalties", "features", "graph", "plots"])
 def test_rooms_are_attributes(name):
     assert inspect.ismodule(getattr(madbayes, name))
 

@@ -1,14 +1,16 @@
 """scikit-learn's conventions, for every public clustering."""
 
+import inspect
 import pickle
 
 import numpy as np
 import pytest
-from sklearn.base import clone
+from sklearn.base import BaseEstimator, clone
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
-from sklearn.utils.estimator_checks import parametrize_with_checks
+from sklearn.utils.estimator_checks import check_estimator, parametrize_with_checks
 
+import madbayes
 from madbayes import (
     CollapsedDPMeans,
     DPMeans,
@@ -23,34 +25,9 @@ from madbayes import (
     OnlineDPMeans,
     OnlineKMeans,
     SpectralDPMeans,
+    expected_failed_checks,
 )
 from madbayes.gibbs import DPMixtureGibbs, IBPGibbs
-
-PRINTED = {
-    f"check_sample_weight_equivalence_on_{kind}_data": (
-        "a row of weight 2 opens a cluster when 2d² > λ, two rows of weight 1 only when d² > λ, "
-        "and the printed algorithm depends on the order of the rows"
-    )
-    for kind in ("dense", "sparse")
-}
-ROW_BY_ROW = dict.fromkeys(
-    PRINTED, "rows come one after another: a row repeated later is not a row of weight 2 now"
-)
-
-
-ROWS = {
-    f"check_clustering{how}": "it hands over rows, where a matrix of dissimilarities is due"
-    for how in ("", "(readonly_memmap=True)")
-}
-
-
-def expected_failures(model):
-    """Checks that cannot hold, and why."""
-    if isinstance(model, (OnlineDPMeans, OnlineKMeans)):
-        return ROW_BY_ROW
-    printed = getattr(model, "algorithm", None) == "paper" and not isinstance(model, KMeans)
-    printed = PRINTED if printed else {}
-    return printed | (ROWS if getattr(model, "metric", None) == "precomputed" else {})
 
 
 @parametrize_with_checks(
@@ -87,7 +64,7 @@ def expected_failures(model):
         DPMixtureGibbs(0.5, alpha=1.0, n_iter=60, burn_in=30, n_chains=2),
         IBPGibbs(n_iter=30, burn_in=10, init="empty"),
     ],
-    expected_failed_checks=expected_failures,
+    expected_failed_checks=expected_failed_checks,
 )
 def test_scikit_learn_conventions(estimator, check):
     check(estimator)
@@ -95,13 +72,34 @@ def test_scikit_learn_conventions(estimator, check):
 
 @parametrize_with_checks(
     [GraphCut(), GraphCut(0.5), GraphCut(0.5, cut="ratio", algorithm="paper")],
-    expected_failed_checks=lambda model: {
-        "check_clustering": "it fits rows of points, whatever the pairwise tag says, and these "
-        "models need the square adjacency of a graph"
-    },
+    expected_failed_checks=expected_failed_checks,
 )
 def test_scikit_learn_conventions_of_graphs(estimator, check):
     check(estimator)
+
+
+PUBLIC = [
+    kind
+    for name in madbayes.__all__
+    if inspect.isclass(kind := getattr(madbayes, name)) and issubclass(kind, BaseEstimator)
+]
+QUICK = {  # so that all checks of a sampler or of a search together take a second or two
+    "DPMixtureGibbs": {"n_iter": 10, "burn_in": 5},
+    "IBPGibbs": {"n_iter": 5, "burn_in": 2, "init": "empty"},
+    "AutoCluster": {"shape": "round"},
+    "KFeatures": {"n_components": 1, "effort": 0.005, "n_init": 1},
+    "BPMeans": {"penalty": 50.0, "effort": 0.005, "n_init": 1},
+    "CollapsedBPMeans": {"penalty": 50.0, "effort": 0.005, "n_init": 1},
+    "StepwiseKFeatures": {"penalty": 50.0, "effort": 0.005, "n_init": 1},
+}
+
+
+@pytest.mark.parametrize("kind", PUBLIC, ids=lambda kind: kind.__name__)
+@pytest.mark.filterwarnings("ignore")
+def test_check_estimator_as_a_user_runs_it(kind):
+    model = kind(**QUICK.get(kind.__name__, {}))
+    done = check_estimator(model, expected_failed_checks=expected_failed_checks(model))
+    assert {one["status"] for one in done} <= {"passed", "skipped", "xfail"}
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from reference import kfeatures as plain_k
 from sklearn.base import clone
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
+from madbayes import expected_failed_checks
 from madbayes._rows.row_kernels import read_only
 from madbayes._rows.rows import Rows
 from madbayes.features import (
@@ -693,11 +694,6 @@ def test_history_never_rises_in_single_precision(model):
     assert model.objective_history_[-1] == model.objective_
 
 
-# With repeated rows other rows are drawn and the order differs, and many allocations fit equally
-# well: objectives agree (test_weights), which of the allocations is found need not.
-DRAWN = "draws and the order of rows differ; test_weights compares the objectives"
-
-
 @parametrize_with_checks(
     [
         KFeatures(2),
@@ -707,10 +703,7 @@ DRAWN = "draws and the order of rows differ; test_weights compares the objective
         BPMeans(5.0),
         BPMeans(5.0, algorithm="paper"),
     ],
-    expected_failed_checks=lambda estimator: {
-        "check_sample_weight_equivalence_on_dense_data": DRAWN,
-        "check_sample_weight_equivalence_on_sparse_data": DRAWN,
-    },
+    expected_failed_checks=expected_failed_checks,
 )
 def test_scikit_learn_conventions(estimator, check):
     check(estimator)

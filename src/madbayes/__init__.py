@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from madbayes import features, gibbs, graph, penalties, plots
+    from madbayes._model.sklearn_checks import expected_failed_checks
     from madbayes._rows.sources import blocks
     from madbayes._storage.saving import load
     from madbayes.auto import AutoCluster
@@ -52,6 +53,7 @@ __all__ = [
     "StepwiseKFeatures",
     "TableEncoder",
     "blocks",
+    "expected_failed_checks",
     "explore",
     "features",
     "gibbs",
@@ -87,6 +89,7 @@ _HOME = {
     "StepwiseKFeatures": "features",
     "TableEncoder": "tables.encoder",
     "blocks": "_rows.sources",
+    "expected_failed_checks": "_model.sklearn_checks",
     "explore": "tables.explore",
     "load": "_storage.saving",
     "report": "reports",

@@ -100,7 +100,11 @@ def check_effort(effort: Any) -> float:
 
 
 def keep_choice(
-    model: Any, path: Staircase, number: int, penalty: float, remarks: tuple[str, ...] = ()
+    model: Any,
+    path: Staircase,
+    number: int,
+    penalty: float,
+    remarks: tuple[str, ...] = (),
 ) -> None:
     """Store the path and the choice that was followed; they speak of what was found."""
     choice = path.best()
@@ -115,7 +119,8 @@ def keep_choice(
             support=0.0,
             n_isolated=0,
         )
-    choice = replace(choice, price=penalty)
+    others = tuple(other for other in choice.runners_up if other[0] != number)
+    choice = replace(choice, price=penalty, runners_up=others)
     model.path_ = replace(path, choice=choice, _X=None)
     model.evidence_ = choice
 

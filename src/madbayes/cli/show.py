@@ -97,7 +97,7 @@ def show_path(console: Console, path: Any, name: str = "penalty") -> None:
     table = RichTable(title="the path", title_justify="left")
     for heading in (path.of + "s", f"{name} from", "to", "objective", "score"):
         table.add_column(heading, justify="right")
-    best = path.at(path.best().price)
+    best = path.step_of(path.best().number)
     steps = range(min(len(path.number), MOST_CLUSTERS))
     for i in steps:
         k = int(path.number[i])

@@ -195,7 +195,9 @@ class PenalizedFeatures(FeaturesMixin):
         K = choice.n_components
         result = best_start(*(table, method, choice.penalty / table.unit, cap, rng), first=first(K))
         if result.components.shape[0] != K:  # on all rows a feature turned out to be one too many
-            choice = replace(choice, number=result.components.shape[0])
+            K = result.components.shape[0]
+            others = tuple(other for other in choice.runners_up if other[0] != K)
+            choice = replace(choice, number=K, runners_up=others)
         self.path_ = replace(path, choice=choice)
         self.evidence_ = choice
         return result, choice.penalty

@@ -21,6 +21,8 @@ from madbayes.features.budget import default_patience, few
 from madbayes.features.search import search, search_start, settle
 from madbayes.features.solve import Features, Method, finish
 
+WORK = 2**31  # products of one start, about 2 s: after so many no features are exchanged any more
+
 
 def objective(X: np.ndarray, Z: np.ndarray, A: np.ndarray, penalty: float) -> float:
     """BKJ Eq. 6."""
@@ -42,7 +44,7 @@ def stepwise(
     n_iter = 0
     while state.K < cap:
         saved = state.save()
-        ended = one_more(state, rng, penalty, patience)  # 2.
+        ended = one_more(state, rng, penalty, patience if state.work < WORK else 0)  # 2.
         n_iter += 1
         J = state.rss + penalty * state.K
         if not J < history[-1]:  # 3.

@@ -19,6 +19,9 @@ YLABEL = {
     "community": "number of communities",
 }
 
+PLACE: dict[str, Any] = {"xytext": (5, 0), "textcoords": "offset points", "va": "center"}
+MARKED: dict[str, Any] = {"color": CHOSEN, "weight": "bold"}
+
 
 def path(path: Staircase, ax: Any = None) -> Any:
     """Draw how many groups there are at which price.
@@ -40,7 +43,7 @@ def path(path: Staircase, ax: Any = None) -> Any:
     ends = np.r_[low[low > 0], high[np.isfinite(high)], choice.price]
     low = np.where(low > 0, low, ends.min() / 4)
     high = np.where(np.isfinite(high), high, ends.max() * 4)
-    chosen_step = path.at(choice.price)
+    chosen_step = path.step_of(choice.number)  # None: this number is best at no price
     others = {k for k, _ in choice.runners_up[:3]}
     for i, k in enumerate(number.tolist()):
         chosen, other = i == chosen_step, k in others
@@ -52,14 +55,16 @@ def path(path: Staircase, ax: Any = None) -> Any:
             solid_capstyle="butt",
             zorder=3 if chosen else 2,
         )
-        apart = abs(np.log(max(k, 1) / max(number[chosen_step], 1))) > 0.2  # room for its number
+        apart = abs(np.log(max(k, 1) / max(choice.number, 1))) > 0.2  # room for its number
         if chosen or (other and apart):
-            style = {"color": CHOSEN, "weight": "bold"} if chosen else {"color": LINE}
-            place = {"xytext": (5, 0), "textcoords": "offset points", "va": "center"}
-            ax.annotate(str(k), (high[i], k), **place, **style)
+            style = MARKED if chosen else {"color": LINE}
+            ax.annotate(str(k), (high[i], k), **PLACE, **style)
         if i:  # the riser between two steps
             at = low[i] if path.of == "community" else high[i]
             ax.plot([at, at], [number[i - 1], k], lw=0.8, color=OTHER, zorder=1)
+    if chosen_step is None:
+        ax.plot(choice.price, choice.number, "o", color=CHOSEN, zorder=3)
+        ax.annotate(str(choice.number), (choice.price, choice.number), **PLACE, **MARKED)
     ax.axvline(choice.price, color=CHOSEN, lw=1, ls=":")
     ax.set(xscale="log", xlabel=XLABEL[path.of], ylabel=YLABEL[path.of])
     if number.max() > 10 and number.min() > 0:

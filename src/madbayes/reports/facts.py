@@ -132,7 +132,8 @@ def _steps(seen: Seen, drawn: np.ndarray) -> dict[str, Any]:
     if path is not None and seen.of != "feature":
         number, low, high = path.number, path.price_low, path.price_high
         found = _divisions(seen, path)
-        here = int(path.at(path.best().price))
+        here = path.step_of(path.best().number)
+        here = -1 if here is None else int(here)  # the path has no such step: it is not shown
         keep = [i for i in range(len(number)) if found[i] is not None and number[i] <= MOST_GROUPS]
         keep = sorted(sorted(keep, key=lambda i: (abs(i - here), i))[:MOST_STEPS])
         if here in keep and len(keep) > 1:

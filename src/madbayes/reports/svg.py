@@ -42,7 +42,7 @@ def staircase(path: Any, price: float, number: int, name: str) -> str:
         return float(HIGH - 40 - (HIGH - 56) * (np.log(value) - bottom) / ((top - bottom) or 1))
 
     parts = []
-    here = path.at(price)
+    here = path.step_of(number)
     for i, k in enumerate(numbers):
         a, b = x(low[i]), x(high[i] if np.isfinite(high[i]) else np.exp(right))
         kind = "step chosen" if i == here else "step"
