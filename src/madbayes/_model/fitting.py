@@ -13,7 +13,10 @@ from madbayes._rows.checks import check_choice, check_count, check_penalty
 from madbayes._rows.threads import Run
 from madbayes.howmany.staircase import Staircase
 
-AUTOMATIC = ("path_", "evidence_", "coreset_size_", "coreset_error_")  # what only some fits leave
+AUTOMATIC = (  # what only some fits leave
+    *("path_", "evidence_", "coreset_size_", "coreset_error_"),
+    *("_probabilities", "_cluster_gaps", "_finest", "_finer"),
+)
 
 
 class Options(NamedTuple):

@@ -17,6 +17,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
 from madbayes._model.fitting import check_effort, forget, keep_choice
+from madbayes._model.layers import LayersMixin
 from madbayes._rows.checks import check_choice, check_count
 from madbayes._rows.threads import workers
 from madbayes._storage.saving import SaveMixin
@@ -44,7 +45,7 @@ def check_resolution(resolution: Any) -> Any:
     return float(resolution)
 
 
-class GraphCut(SaveMixin, ClusterMixin, BaseEstimator):
+class GraphCut(SaveMixin, LayersMixin, ClusterMixin, BaseEstimator):
     """Communities of a graph by penalized cuts, their number found (Kulis & Jordan 2012, 5.2).
 
     Minimises the sum over the clusters of conductance minus `resolution`: every cluster earns the

@@ -24,6 +24,7 @@ from sklearn.base import BaseEstimator, ClusterMixin
 from sklearn.utils import check_random_state
 
 from madbayes._model.fitting import check_effort, forget
+from madbayes._model.layers import LayersMixin
 from madbayes._partition.novelty import calibrate, p_values
 from madbayes._rows.checks import check_choice, check_count, check_rows
 from madbayes._rows.threads import workers
@@ -41,7 +42,7 @@ from madbayes.graph.strands import untangled
 from madbayes.graph.valleys import staircase, with_curves
 
 
-class NeighborCut(NewRowsMixin, SaveMixin, ClusterMixin, BaseEstimator):
+class NeighborCut(NewRowsMixin, SaveMixin, LayersMixin, ClusterMixin, BaseEstimator):
     """Clusters of any shape, their number found: cuts of the graph of nearest neighbours.
 
     Rows are linked to their nearest rows. The graph is cut into small pieces, and pieces are joined
