@@ -9,7 +9,7 @@ TYPE_CHECKING = False  # without typing, the command is sooner where it can expl
 if TYPE_CHECKING:
     from typing import Any
 
-    from madbayes import features, gibbs, graph, penalties, plots
+    from madbayes import anndata, features, gibbs, graph, onnx, penalties, plots
     from madbayes._rows.sources import blocks
     from madbayes._storage.saving import load
     from madbayes.auto import AutoCluster
@@ -48,11 +48,13 @@ __all__ = [
     "OnlineKMeans",
     "SpectralDPMeans",
     "StepwiseKFeatures",
+    "anndata",
     "blocks",
     "features",
     "gibbs",
     "graph",
     "load",
+    "onnx",
     "penalties",
     "plots",
     "report",
