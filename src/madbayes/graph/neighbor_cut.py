@@ -115,6 +115,8 @@ class NeighborCut(NewRowsMixin, SaveMixin, LayersMixin, ClusterMixin, BaseEstima
         say so.
     path_ : penalties.Staircase
         With ``resolution="auto"``: clusters against that score; `path_.plot()` draws it.
+    cluster_layers_, cluster_tree_, probabilities_
+        With ``resolution="auto"``: nested divisions, finest first; `membership_` in the third.
     graph_ : CSR array of shape (n_rows, n_rows)
     resolution_ : float
         What was given; of "auto" the lowest resolution at which no join of two of the clusters
