@@ -237,3 +237,18 @@ def test_rows_of_weight_zero_change_no_probability():
     some = madbayes.DPMeans(random_state=0).fit(X)
     all_ = madbayes.DPMeans(random_state=0).fit(np.r_[X, far], sample_weight=weight)
     np.testing.assert_allclose(all_.probabilities_[:200], some.probabilities_, atol=1e-5)
+
+
+def test_layers_of_a_stream_are_those_of_its_last_rows(tmp_path):
+    X, _, _ = groups_of_groups(0)
+    X = X[np.random.default_rng(0).permutation(len(X))]
+    model = madbayes.OnlineDPMeans(random_state=0).partial_fit(X[:400])
+    model._finest, model._finer = (
+        np.zeros(400, np.int32),
+        np.zeros((1, 1), int),
+    )  # an earlier finding
+    model.partial_fit(X[400:])
+    assert_nested(model)
+    assert [len(layer) for layer in model.cluster_layers_] == [200] * len(model.cluster_layers_)
+    assert model.probabilities_.shape == (200,)
+    model.save(tmp_path / "model.npz")

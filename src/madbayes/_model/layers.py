@@ -274,6 +274,8 @@ def finer_groups(
 def keep_layers(model: Any, X: Any, labels: np.ndarray, weight: np.ndarray | None) -> None:
     """Store what `LayersMixin` needs and only the rows of the fit can tell."""
     labels, k = np.asarray(labels), model.n_clusters_
+    for name in ("_cluster_gaps", "_finest", "_finer"):  # of rows that passed by before
+        vars(model).pop(name, None)
     margin, gaps = model._margins(X, labels, getattr(model, "cluster_centers_", None) is None)
     model._probabilities = membership(margin, labels, weight)
     if gaps is not None:
