@@ -1,5 +1,6 @@
 # make demo    find the clusters of the Old Faithful eruptions, and write a report about them
 # make test    lint, then every test
+# make test-clients  with BERTopic, scanpy, ONNX, skops, FAISS and EVoC, in an environment of its own
 # make test-cpus  every test as other processors would run it (an hour)
 # make coverage  which lines the tests run, kernels included (the JIT is off: slow)
 # make fuzz    random estimators on random data against the contract (SECONDS=300 SEED=0)
@@ -17,7 +18,7 @@ OUT    ?= madbayes-out
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
 
-.PHONY: help demo test test-cpus coverage fuzz lint format docs reproduce bench clean
+.PHONY: help demo test test-clients test-cpus coverage fuzz lint format docs reproduce bench clean
 .DELETE_ON_ERROR:
 
 help:
@@ -30,6 +31,12 @@ demo: $(VENV)/.installed-demo
 test: lint
 	$(BIN)/python -m madbayes.compile --quiet # once, instead of once in every worker
 	$(BIN)/python -m pytest -n auto --dist worksteal
+
+CLIENTS ?= .venv-clients
+
+test-clients:
+	@$(MAKE) --no-print-directory VENV=$(CLIENTS) $(CLIENTS)/.installed-clients
+	$(CLIENTS)/bin/python -m pytest tests/clients
 
 test-cpus: $(VENV)/.installed-test
 	$(BIN)/python tests/cpus.py
@@ -75,11 +82,12 @@ bench: $(VENV)/.installed-bench
 	$(BIN)/python benchmarks/run.py
 
 clean:
-	rm -rf $(VENV) $(OUT) dist build
+	rm -rf $(VENV) $(CLIENTS) $(OUT) dist build
 
 # One stamp per set of extras: a second make installs nothing.
 $(VENV)/.installed-demo: EXTRAS = cli,plot
 $(VENV)/.installed-test: EXTRAS = test
+$(VENV)/.installed-clients: EXTRAS = clients
 $(VENV)/.installed-docs: EXTRAS = test,docs
 $(VENV)/.installed-bench: EXTRAS = test,bench
 

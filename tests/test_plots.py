@@ -9,8 +9,9 @@ import pytest
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 
+from madbayes import DPMeans
 from madbayes.gibbs import DPMixtureGibbs, IBPGibbs
-from madbayes.plots import group_usage, groups, scatter, trace
+from madbayes.plots import group_usage, groups, scatter, trace, tree
 from madbayes.plots._palette import COLORS, assign_colors
 
 
@@ -197,11 +198,27 @@ def test_traces_of_features(ax):
 
 
 def test_a_model_brings_its_labels_and_centres(ax):
-    import madbayes
 
     X = np.repeat([[0.0, 0], [9, 9]], 20, axis=0) + np.random.default_rng(0).normal(size=(40, 2))
-    model = madbayes.DPMeans(penalty=40.0).fit(X)
+    model = DPMeans(penalty=40.0).fit(X)
     assert legend_of(scatter(X, model, ax=ax)) == ["0: 20", "1: 20"]
     np.testing.assert_allclose(ax.collections[1].get_offsets(), model.cluster_centers_)
     other = Figure().add_subplot()
     assert legend_of(scatter(X[:5], model, ax=other))[int(model.labels_[0])].endswith("5")
+
+
+def test_layers_are_an_icicle(ax):
+    r = np.random.default_rng(0)
+    middle = (60 * r.normal(size=(4, 1, 3)) + 8 * r.normal(size=(4, 5, 3))).reshape(20, 3)
+    model = DPMeans(random_state=0).fit(np.repeat(middle, 20, axis=0) + r.normal(size=(400, 3)))
+    ax = tree(model, ax=ax)
+    layers = model.cluster_layers_
+    numbers = [int(layer.max()) + 1 for layer in layers]
+    assert len(numbers) > 1
+    assert len(ax.patches) == sum(numbers)
+    assert [tick.get_text() for tick in ax.get_yticklabels()] == [str(k) for k in numbers]
+    for i in range(len(layers)):  # each layer covers all rows
+        widths = [b.get_width() for b in ax.patches if b.get_y() == i]
+        assert sum(widths) == pytest.approx(1)
+    with pytest.raises(AttributeError, match="cluster_layers_"):
+        tree(DPMeans(penalty=5.0).fit(middle), ax=ax)

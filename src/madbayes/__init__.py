@@ -9,7 +9,7 @@ TYPE_CHECKING = False  # without typing, the command is sooner where it can expl
 if TYPE_CHECKING:
     from typing import Any
 
-    from madbayes import features, gibbs, graph, penalties, plots
+    from madbayes import anndata, features, gibbs, graph, onnx, penalties, plots
     from madbayes._model.sklearn_checks import expected_failed_checks
     from madbayes._rows.sources import blocks
     from madbayes._storage.saving import load
@@ -52,6 +52,7 @@ __all__ = [
     "SpectralDPMeans",
     "StepwiseKFeatures",
     "TableEncoder",
+    "anndata",
     "blocks",
     "expected_failed_checks",
     "explore",
@@ -59,6 +60,7 @@ __all__ = [
     "gibbs",
     "graph",
     "load",
+    "onnx",
     "penalties",
     "plots",
     "report",

@@ -97,6 +97,34 @@ class CentersMixin(Clusterer):
             together(partial, segments(len(labels), 1))
         return out
 
+    def _margins(
+        self, X: Any, labels: np.ndarray, need_gaps: bool
+    ) -> tuple[np.ndarray, np.ndarray | None]:
+        """By products with the centres: ‖x - b‖² - ‖x - a‖² = 2x·(a - b) + ‖b‖² - ‖a‖²."""
+        if need_gaps or type(self)._gaps is not CentersMixin._gaps:
+            return super()._margins(X, labels, need_gaps)
+        source, margin = Rows(X, unit=self._unit), np.zeros(len(labels))
+        centers = self._exact_centers()
+        if len(centers) < 2:
+            return margin, None
+        middle = centers.mean(axis=0)
+        shifted = centers - middle
+        square = (shifted**2).sum(axis=1) / 2
+
+        def partial(cut: tuple[int, int]) -> None:
+            for a, b, block in source.blocks(*cut):
+                for first in range(a, b, 1024):
+                    rows = np.asarray(block[first - a : first - a + 1024], np.float64) - middle
+                    here = np.arange(len(rows)), labels[first : first + len(rows)]
+                    closeness = rows @ shifted.T - square
+                    own = closeness[here]
+                    closeness[here] = -np.inf
+                    margin[first : first + len(rows)] = 2 * (own - closeness.max(axis=1))
+
+        with workers(self.n_jobs, enough=len(labels) > FEW_ROWS) as run:
+            run(partial, segments(len(labels), 1))
+        return margin, None
+
     def _held_out(
         self, X: Any, rows: np.ndarray, label: np.ndarray, weight: np.ndarray, total: np.ndarray
     ) -> np.ndarray:

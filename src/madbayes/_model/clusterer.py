@@ -11,6 +11,7 @@ from sklearn.base import (
 )
 from sklearn.utils.validation import check_is_fitted
 
+from madbayes._model.layers import LayersMixin
 from madbayes._model.novelty_mixin import NoveltyMixin
 from madbayes._rows.checks import check_rows
 from madbayes._storage.saving import SaveMixin
@@ -18,6 +19,7 @@ from madbayes._storage.saving import SaveMixin
 
 class Clusterer(
     SaveMixin,
+    LayersMixin,
     NoveltyMixin,
     ClassNamePrefixFeaturesOutMixin,
     TransformerMixin,

@@ -12,14 +12,10 @@ from sklearn.utils import check_random_state
 from madbayes._rows.checks import check_choice, check_count, check_penalty
 from madbayes.howmany.staircase import Staircase
 
-AUTOMATIC = (
-    "path_",
-    "evidence_",
-    "coreset_size_",
-    "coreset_error_",
-    "cluster_layers_",
-    "cluster_tree_",
-)  # what only some fits leave
+AUTOMATIC = (  # what only some fits leave
+    *("path_", "evidence_", "coreset_size_", "coreset_error_"),
+    *("_probabilities", "_cluster_gaps", "_finest", "_finer", "cluster_layers_", "cluster_tree_"),
+)
 
 
 class Options(NamedTuple):

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from madbayes._model.dispatch import anywhere
+from madbayes._model.layers import keep_layers
 from madbayes._partition.novelty import EXCEPTIONS, FEW, by_label, calibrate, check_novel, p_values
 from madbayes._rows.rows import segments
 from madbayes._rows.threads import workers
@@ -129,7 +130,7 @@ class NoveltyMixin(ABC):
 
         `total`: the weights of the clusters, where X is not all that they are made of.
         """
-        k = self.n_clusters_
+        k, own_rows = self.n_clusters_, total is None
         counted = None if weight is None else weight > 0
         rows, stands_for = drawn(labels, counted, k, most)
         count = sizes(labels, counted, k)
@@ -141,6 +142,8 @@ class NoveltyMixin(ABC):
                 parts = [np.bincount(labels[a:b], weight[a:b], minlength=k) for a, b in cuts]
                 total = np.sum(parts, axis=0)
         self._calibrate_on(X, rows, stands_for, labels[rows], w, count, total)
+        if own_rows and hasattr(self, "path_"):
+            keep_layers(self, X, labels, weight)
 
     def _calibrate_on(
         self,
@@ -196,6 +199,28 @@ class NoveltyMixin(ABC):
     def _fitted_gaps(self, X: Any, rows: np.ndarray) -> np.ndarray:
         """`_gaps` of the rows `rows` of the fit."""
         return self._gaps(X[rows])
+
+    def _margins(
+        self, X: Any, labels: np.ndarray, need_gaps: bool
+    ) -> tuple[np.ndarray, np.ndarray | None]:
+        """How much more each row of the fit costs in the best other cluster than in its own; and
+        the squared distances between the clusters: by so much more do the rows of a cluster cost
+        in another one, on average."""
+        k, n = self.n_clusters_, len(labels)
+        margin, gaps = np.zeros(n), np.zeros((k, k)) if need_gaps else None
+        step = max(1, COSTS // k)
+        for a in range(0, n if k > 1 else 0, step):
+            rows = np.arange(a, min(a + step, n))
+            costs, own = np.asarray(self._fitted_gaps(X, rows), np.float64), labels[rows]
+            mine = costs[np.arange(rows.size), own]
+            if gaps is not None:
+                np.add.at(gaps, own[own >= 0], (costs - mine[:, None])[own >= 0])
+            costs[np.arange(rows.size), own] = np.inf
+            margin[rows] = costs.min(axis=1) - mine
+        if gaps is not None:
+            gaps /= np.maximum(np.bincount(labels[labels >= 0], minlength=k), 1)[:, None]
+            gaps = np.maximum((gaps + gaps.T) / 2, 0.0)
+        return margin, gaps
 
     def _held_out(
         self, X: Any, rows: np.ndarray, label: np.ndarray, weight: np.ndarray, total: np.ndarray

@@ -96,6 +96,10 @@ FITTED: dict[str, Any] = {
     "resolution_": any_real(),
     "evidence_": Part("Choice"),
     "path_": Part("Staircase"),
+    "_probabilities": real("n", low=0),
+    "_cluster_gaps": real("k", "k", low=0),
+    "_finer": whole("finer layers", "parts", below="parts"),
+    "_finest": whole("n", low=-1, below="parts"),
     "novelty_quantiles_": real("k", len(SHARES), low=0),
     "_novelty_few": flag("k"),
     # centres

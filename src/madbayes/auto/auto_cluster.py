@@ -209,6 +209,21 @@ class AutoCluster(SaveMixin, ClusterMixin, BaseEstimator):
         """The centres, where the chosen clusters have centres."""
         return self.model_.cluster_centers_
 
+    @property
+    def cluster_layers_(self) -> list[np.ndarray]:
+        """Labels in each layer of the chosen clusters, finest first."""
+        return self.model_.cluster_layers_
+
+    @property
+    def cluster_tree_(self) -> dict[tuple[int, int], list[tuple[int, int]]]:
+        """The layers as a tree, (layer, cluster): [(layer - 1, cluster), …]."""
+        return self.model_.cluster_tree_
+
+    @property
+    def probabilities_(self) -> np.ndarray:
+        """How surely each row belongs to its own cluster, from 0 to 1."""
+        return self.model_.probabilities_
+
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True

@@ -16,6 +16,7 @@ from sklearn.base import BaseEstimator, ClusterMixin
 from sklearn.utils import check_random_state
 
 from madbayes._model.fitting import check_effort, forget
+from madbayes._model.layers import LayersMixin
 from madbayes._partition.novelty import calibrate, p_values
 from madbayes._rows.checks import check_choice, check_count, check_rows
 from madbayes._rows.threads import workers
@@ -31,7 +32,7 @@ from madbayes.graph.search import NOTHING, Division, least_resolution, measure, 
 from madbayes.graph.stages import Known, divide
 
 
-class NeighborCut(NewRowsMixin, SaveMixin, ClusterMixin, BaseEstimator):
+class NeighborCut(NewRowsMixin, SaveMixin, LayersMixin, ClusterMixin, BaseEstimator):
     """Clusters of any shape, their number found: cuts of the graph of nearest neighbours.
 
     Rows are linked to their nearest rows. The graph is cut into small pieces, and pieces are joined
@@ -105,6 +106,8 @@ class NeighborCut(NewRowsMixin, SaveMixin, ClusterMixin, BaseEstimator):
         say so.
     path_ : penalties.Staircase
         With ``resolution="auto"``: clusters against that score; `path_.plot()` draws it.
+    cluster_layers_, cluster_tree_, probabilities_
+        With ``resolution="auto"``: nested divisions, finest first; `membership_` in the third.
     graph_ : CSR array of shape (n_rows, n_rows)
     resolution_ : float
         What was given; of "auto" the lowest resolution at which no join of two of the clusters

@@ -149,6 +149,11 @@ class DPMeans(DivergenceMixin, CentersMixin):
         With ``penalty="auto"``: how many clusters, the strength of the evidence, the runners-up.
     path_ : penalties.Staircase
         With ``penalty="auto"``: clusters against the penalty; `path_.plot()` draws it.
+    cluster_layers_, cluster_tree_ : list of arrays, dict
+        With ``penalty="auto"``: nested divisions, finest first, of which `labels_` is one, and
+        which cluster lies in which. Coarser ones join the clusters by Ward's cost.
+    probabilities_ : array of shape (n_rows,)
+        With ``penalty="auto"``: how surely each row belongs to its own cluster.
     objective_ : float
         KJ Eq. 1: `inertia_` plus `penalty_` times `n_clusters_`.
     inertia_ : float

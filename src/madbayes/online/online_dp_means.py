@@ -5,6 +5,7 @@ from typing import Any, Literal, Self
 import numpy as np
 
 from madbayes._model.fitting import AUTOMATIC, Options, begin, keep_choice
+from madbayes._model.layers import keep_layers
 from madbayes._partition.lloyd import nearest
 from madbayes._rows.blocks import rows_at_once
 from madbayes._rows.checks import check_count
@@ -242,7 +243,12 @@ class OnlineDPMeans(OnlineMixin):
         places, self.inertia_ = self._assign(X, weight)
         self.labels_ = self._names(places)
         self._store_history()
+        keep_layers(self, X, places, weight)
         return self
+
+    def _places(self) -> np.ndarray:
+        order = np.argsort(self.cluster_ids_, kind="stable")
+        return order[np.searchsorted(self.cluster_ids_[order], self.labels_)]
 
     def _begin(self, X: Any, weight: np.ndarray | None, stream: Stream | None = None) -> Stream:
         options = begin(self, "auto", "farthest-first")

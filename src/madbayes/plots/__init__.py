@@ -6,5 +6,6 @@ from madbayes.plots._path import path
 from madbayes.plots._scatter import scatter
 from madbayes.plots._spectrum import spectrum
 from madbayes.plots._trace import trace
+from madbayes.plots._tree import tree
 
-__all__ = ["features", "group_usage", "groups", "path", "scatter", "spectrum", "trace"]
+__all__ = ["features", "group_usage", "groups", "path", "scatter", "spectrum", "trace", "tree"]

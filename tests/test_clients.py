@@ -1,0 +1,143 @@
+"""What other packages expect of an estimator, without these packages: see tests/clients."""
+
+import copy
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse as sp
+import sklearn
+from sklearn.base import clone
+from sklearn.datasets import make_blobs
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from test_contract import ESTIMATORS, GRAPHS, data, make
+
+import madbayes
+from madbayes.anndata import neighbor_cut
+
+ROWS, TRUTH = make_blobs(300, 6, centers=4, random_state=0)
+
+
+class Cells:
+    """The parts of an AnnData object."""
+
+    def __init__(self, X):
+        self.X = X
+        self.obs = pd.DataFrame(index=[f"cell{i}" for i in range(len(X))])
+        self.obsm, self.obsp, self.uns = {"X_pca": X[:, :3]}, {}, {}
+
+    def copy(self):
+        return copy.deepcopy(self)
+
+
+def with_neighbors(cells, key="neighbors", prefix=""):
+    """As `scanpy.pp.neighbors` leaves it."""
+    graph = madbayes.NeighborCut(random_state=0).fit(cells.X).graph_
+    cells.obsp[f"{prefix}connectivities"] = sp.csr_matrix(graph.astype(np.float32))
+    cells.uns[key] = {
+        "params": {"n_neighbors": 15},
+        "connectivities_key": f"{prefix}connectivities",
+    }
+    return cells
+
+
+def test_cells_are_clustered_on_their_graph():
+    cells = with_neighbors(Cells(ROWS))
+    assert neighbor_cut(cells) is None
+    found = cells.obs["madbayes"]
+    assert isinstance(found.dtype, pd.CategoricalDtype)
+    assert list(found.cat.categories) == ["0", "1", "2", "3"]
+    assert len(pd.DataFrame({"a": found, "b": TRUTH}).drop_duplicates()) == 4
+    assert cells.uns["madbayes"]["params"] == {"obsp": "connectivities", "random_state": 0}
+    assert cells.uns["madbayes"]["n_clusters"] == 4
+    assert cells.uns["madbayes"]["strength"] == "strong"
+    assert cells.obs["madbayes_probability"].between(0.5, 1).all()
+
+
+@pytest.mark.parametrize("how", [{"use_rep": "X"}, {"use_rep": "X_pca"}, {"obsp": "other"}])
+def test_other_inputs_of_cells(how):
+    cells = with_neighbors(Cells(ROWS))
+    cells.obsp["other"] = cells.obsp["connectivities"]
+    before = cells.obs.copy()
+    made = neighbor_cut(
+        cells, key_added="k", copy=True, random_state=np.random.RandomState(0), **how
+    )
+    pd.testing.assert_frame_equal(cells.obs, before)
+    assert made.obs["k"].nunique() == 4
+    assert made.uns["k"]["params"].items() >= how.items()
+
+
+def test_layers_of_cells_are_columns():
+    r = np.random.default_rng(0)
+    middle = (r.normal(size=(3, 1, 8)) * 6 + r.normal(size=(3, 4, 8)) * 2.4).reshape(12, 8)
+    X = np.repeat(middle, 60, axis=0) + r.normal(size=(720, 8))
+    cells = Cells(X)
+    cells.obs["madbayes_layer_9"] = 0  # of an earlier call
+    neighbor_cut(cells, use_rep="X")
+    names = list(cells.uns["madbayes"]["layers"])
+    model = madbayes.NeighborCut(random_state=0).fit(X)
+    assert len(names) == len(model.cluster_layers_) == 2
+    assert [c for c in cells.obs if "layer" in c] == names
+    for name, layer in zip(names, model.cluster_layers_, strict=True):
+        assert cells.obs[name].astype(int).tolist() == layer.tolist()
+
+
+def test_what_cells_lack_is_said():
+    cells = Cells(ROWS)
+    with pytest.raises(KeyError, match=r"scanpy\.pp\.neighbors"):
+        neighbor_cut(cells)
+    with pytest.raises(KeyError, match=r"use_rep='X_scvi' is not in adata\.obsm, .*'X_pca'"):
+        neighbor_cut(cells, use_rep="X_scvi")
+    with pytest.raises(KeyError, match="obsp='x'"):
+        neighbor_cut(cells, obsp="x")
+    with pytest.raises(ValueError, match="only one"):
+        neighbor_cut(cells, obsp="x", use_rep="X")
+    assert list(cells.obs.columns) == []
+
+
+def test_named_neighbors_of_cells():
+    cells = with_neighbors(Cells(ROWS), "near", "near_")
+    neighbor_cut(cells, neighbors_key="near")
+    assert cells.uns["madbayes"]["params"]["obsp"] == "near_connectivities"
+
+
+@pytest.fixture
+def routing():
+    with sklearn.config_context(enable_metadata_routing=True):
+        yield
+
+
+@pytest.mark.usefixtures("routing")
+@pytest.mark.parametrize("name", ["DPMeans", "KMeans", "CollapsedDPMeans", "DPMedoids", "HardHDP"])
+def test_weights_are_routed_through_pipelines(name):
+    weight = np.r_[np.ones(200), np.zeros(100)]
+    model = make(name).set_fit_request(sample_weight=True)
+    scaler = StandardScaler(with_mean=False, with_std=False).set_fit_request(sample_weight=False)
+    made = make_pipeline(scaler, model).fit(ROWS, sample_weight=weight)
+    alone = clone(model).fit(ROWS, sample_weight=weight)
+    np.testing.assert_array_equal(made[-1].labels_, alone.labels_)
+    assert made[-1].objective_ < clone(model).fit(ROWS).objective_  # they do count
+
+
+@pytest.mark.usefixtures("routing")
+def test_groups_are_routed_through_pipelines():
+    groups = np.repeat(["a", "b", "c"], 100)
+    model = madbayes.HardHDP(random_state=0).set_fit_request(groups=True)
+    made = make_pipeline(StandardScaler(), model).fit(ROWS, groups=groups)
+    assert list(made[-1].groups_) == ["a", "b", "c"]
+    with pytest.raises(sklearn.exceptions.UnsetMetadataPassedError):
+        make_pipeline(StandardScaler(), madbayes.HardHDP()).fit(ROWS, groups=groups)
+
+
+@pytest.mark.parametrize(
+    "name", [n for n, c in ESTIMATORS.items() if hasattr(c, "transform") and n not in GRAPHS]
+)
+def test_distances_can_be_a_data_frame(name):
+    model = make(name)
+    if not hasattr(model, "set_output"):
+        pytest.skip("has distances for some shapes only")
+    model.set_output(transform="pandas").fit(data(name))
+    table = model.transform(data(name))
+    assert isinstance(table, pd.DataFrame)
+    assert list(table.columns) == list(model.get_feature_names_out())
