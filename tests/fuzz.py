@@ -35,6 +35,7 @@ ESTIMATORS = {
     name: thing
     for name in madbayes.__all__
     if inspect.isclass(thing := getattr(madbayes, name)) and issubclass(thing, BaseEstimator)
+    if name != "TableEncoder"  # it clusters nothing
 }
 FEATURES = {name for name, kind in ESTIMATORS.items() if hasattr(kind, "inverse_transform")}
 SAMPLERS = {"DPMixtureGibbs", "IBPGibbs"}

@@ -28,7 +28,7 @@ def test_every_estimator_is_compiled():
 def test_unknown_names_are_refused(capsys):
     with pytest.raises(SystemExit):
         main(["--only", "Nonsense"])
-    assert "The names are BPMeans" in capsys.readouterr().err
+    assert "The names are AutoCluster, BPMeans" in capsys.readouterr().err
 
 
 def test_the_cache_is_filled_and_the_log_says_so(tmp_path):
@@ -70,7 +70,7 @@ def test_a_damaged_cache_is_compiled_again(how, suffix, tmp_path, monkeypatch):
     monkeypatch.setattr(numba.config, "CACHE_DIR", str(tmp_path))
     name = f"damaged_{suffix}_{how.replace(' ', '_')}"
     (tmp_path / f"{name}.py").write_text(
-        "from madbayes._kernels import kernel\n\n\n@kernel\ndef twice(a):\n    return a * 2\n"
+        "from madbayes._jit import kernel\n\n\n@kernel\ndef twice(a):\n    return a * 2\n"
     )
 
     def load():

@@ -9,7 +9,13 @@ from madbayes._model.clusterer import Clusterer
 from madbayes._model.dispatch import anywhere
 from madbayes._model.novelty_mixin import FEW_ROWS, Closest, without_direction, without_row
 from madbayes._partition.partition import Partition
-from madbayes._rows.checks import check_rows, check_weight, is_cosine, weight_of_directions
+from madbayes._rows.checks import (
+    check_rows,
+    check_weight,
+    is_cosine,
+    rows_of_zeros,
+    weight_of_directions,
+)
 from madbayes._rows.frame import frame_of
 from madbayes._rows.row_kernels import distances_to, row_errors
 from madbayes._rows.rows import Rows, segments
@@ -160,6 +166,8 @@ class CentersMixin(Clusterer):
                 partition = Partition(source, frame, once=True, errors=errors)
                 partition.assign(centers)
                 labels[a:b], error = partition.labels, error + partition.sse
+        if self._unit:  # all centres are as far from a row of zeros, up to rounding
+            labels[rows_of_zeros(X)] = 0
         return labels, error
 
     @property

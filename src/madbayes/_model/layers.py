@@ -301,6 +301,7 @@ def membership(margin: np.ndarray, labels: np.ndarray, weight: np.ndarray | None
     if not known.any() or labels.max() == 0:
         return known.astype(np.float32)
     label, m = labels[known], margin[known]
+    m = m / max(float(np.abs(m).max()), np.finfo(float).tiny)  # squares of large rows overflow
     w = np.ones(m.size) if weight is None else weight[known]
     total = np.bincount(label, w)
     mean = np.bincount(label, w * m) / np.maximum(total, np.finfo(float).tiny)

@@ -207,6 +207,13 @@ def check_weight(sample_weight: Any, n: int) -> np.ndarray | None:
     return weight
 
 
+def rows_of_zeros(X: Any) -> np.ndarray:
+    """Which rows of X have no direction."""
+    if sp.issparse(X):
+        return np.asarray(abs(X).max(axis=1).toarray().ravel() == 0)
+    return np.concatenate([~X[a : a + 8192].any(axis=1) for a in range(0, X.shape[0], 8192)])
+
+
 def weight_of_directions(
     X: Any, weight: np.ndarray | None, *, quiet: bool = False, up: int = 0
 ) -> Any:
@@ -214,10 +221,7 @@ def weight_of_directions(
 
     `up`: so many calls between the user's and this one are not `fit` itself.
     """
-    if sp.issparse(X):
-        zero = abs(X).max(axis=1).toarray().ravel() == 0
-    else:
-        zero = np.concatenate([~X[a : a + 8192].any(axis=1) for a in range(0, X.shape[0], 8192)])
+    zero = rows_of_zeros(X)
     if not zero.any():
         return weight
     if zero.all():

@@ -26,11 +26,16 @@ ODD = np.uint64(0x9E3779B97F4A7C15)  # 2^64 divided by the golden ratio, odd: sp
 def content_order(X: Any, weight: np.ndarray | None, seed: int) -> np.ndarray:
     """The positions of the rows of X in a random order that their content and the seed decide.
 
-    Many rows on disk are not read for this: their order depends on their positions.
+    Rows of weight 0 come last: without them, the order of the others is the same. Many rows on disk
+    are not read for this: their order depends on their positions.
     """
     n = X.shape[0]
     if on_disk(X) and n * X.shape[1] > DISK_VALUES:
         return np.random.default_rng(seed).permutation(n)
+    if weight is not None and not weight.all():
+        counted = np.flatnonzero(weight)
+        order = counted[content_order(X[counted], weight[counted], seed)]
+        return np.concatenate([order, np.flatnonzero(weight == 0)])
     hashes = hash_rows(X)  # 1.
     if weight is not None and weight.min() != weight.max():
         hashes += mix(np.rint(weight * (STEPS / weight.max())).astype(np.uint64) * ODD)

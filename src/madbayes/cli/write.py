@@ -8,6 +8,7 @@ import math
 import os
 import shutil
 import tempfile
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -26,6 +27,7 @@ WRITTEN = {
     *("table.csv", "model.npz", "report.html", SUMMARY),
     *("clusters.png", "groups.png", "path.png", "usage.png"),
 }
+LOOKS = 5  # at a folder that seems to hold files of somebody else
 MOST_SUMMARY = 2**28  # bytes of a summary that are read
 ATTEMPTS = 100  # to take the place of a folder that others replace at the same time
 
@@ -40,12 +42,11 @@ def check_folder(folder: Path, force: bool) -> None:
             raise UserError(f"--out {folder} cannot be made: {parent} is a file.")
         if not folder.exists():
             return
-    if not folder.is_dir():
+    if folder.is_file():  # a folder may be away for a moment, while another process replaces it
         raise UserError(f"--out {folder} is a file. Name a folder for the results.")
     if force:
         return
-    strange = sorted(_names(folder) - _ours(folder))
-    if strange:
+    if strange := sorted(_strange(folder)):
         listed = ", ".join(strange[:3]) + (", …" if len(strange) > 3 else "")
         raise UserError(
             f"--out {folder} already holds files that madbayes did not write there ({listed}). "
@@ -59,6 +60,18 @@ def _names(folder: Path) -> set[str]:
         return {path.name for path in folder.iterdir()}
     except FileNotFoundError:
         return set()
+
+
+def _strange(folder: Path) -> set[str]:
+    """The files in a folder that this program did not write.
+
+    Another process may replace the folder between two looks, so the second look decides.
+    """
+    for _ in range(LOOKS):
+        if not (found := _names(folder) - _ours(folder)):
+            break
+        time.sleep(0.01)
+    return found
 
 
 def _ours(folder: Path) -> set[str]:
@@ -114,8 +127,9 @@ def all_or_nothing(folder: Path, force: bool = False) -> Iterator[Path]:
 
 def _move(scratch: Path, folder: Path) -> None:
     """The files of `scratch` into the place of `folder`, in one step where all in it is ours."""
-    others = _names(folder) - _ours(folder)
-    if others or folder.is_symlink() or folder == Path.cwd():  # file by file, summary last
+    if (
+        _strange(folder) or folder.is_symlink() or folder == Path.cwd()
+    ):  # file by file, summary last
         gone = _ours(folder)
         for file in sorted(scratch.iterdir(), key=lambda p: p.name == SUMMARY):
             gone.discard(file.name)

@@ -17,13 +17,14 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
 from madbayes._model.fitting import check_effort, forget, keep_choice
+from madbayes._model.layers import LayersMixin
 from madbayes._rows.checks import check_choice, check_count
 from madbayes._rows.threads import workers
 from madbayes._storage.saving import SaveMixin
 from madbayes.graph.input import check_graph, connected_part, node_names
 from madbayes.graph.kernel_cut import Cut, kernel_dp_means, least_sigma, to_lambda
 from madbayes.graph.levels import Graph
-from madbayes.graph.path import find_path, spread, tree_of
+from madbayes.graph.path import find_path, spread
 from madbayes.graph.search import NOTHING, search
 
 SHARED = 20_000  # half-edges of a graph: in smaller ones threads wait for each other
@@ -51,7 +52,7 @@ def by_weight(graph: Graph, labels: np.ndarray) -> np.ndarray:
     return np.argsort(np.argsort(-weight, kind="stable"), kind="stable")[labels]
 
 
-class GraphCut(SaveMixin, ClusterMixin, BaseEstimator):
+class GraphCut(SaveMixin, LayersMixin, ClusterMixin, BaseEstimator):
     """Communities of a graph by penalized cuts, their number found (Kulis & Jordan 2012, 5.2).
 
     Minimises the sum over the clusters of conductance minus `resolution`: every cluster earns the
@@ -227,11 +228,8 @@ class GraphCut(SaveMixin, ClusterMixin, BaseEstimator):
         self.n_clusters_ = division.k
         if path is not None:
             keep_choice(self, path, division.k, resolution)
-            self.cluster_layers_ = []
-            for layer in [] if self.algorithm == "paper" else found.layers:
-                self.cluster_layers_.append(np.full(A.shape[0], -1, np.int32))
-                self.cluster_layers_[-1][used] = by_weight(graph, layer)
-            self.cluster_tree_ = tree_of(self.cluster_layers_)
+            if self.algorithm == "search":
+                self._keep_finer([by_weight(graph, layer) for layer in found.layers], used)
         self.resolution_ = resolution
         self.conductance_ = division.terms[rank]
         self.cut_ = float(self.conductance_.sum())
@@ -242,6 +240,16 @@ class GraphCut(SaveMixin, ClusterMixin, BaseEstimator):
         self.n_iter_ = result.n_iter
         self.converged_ = result.converged
         return self
+
+    def _keep_finer(self, layers: list[np.ndarray], used: np.ndarray) -> None:
+        """The layers that divide the communities further, for `cluster_layers_`."""
+        finer = [layer for layer in layers if layer.max() + 1 > self.n_clusters_]
+        if not finer:
+            return
+        self._finest = np.full(self.labels_.size, -1, np.int32)
+        self._finest[used] = finer[0]
+        _, first = np.unique(finer[0], return_index=True)  # a node of each finest community
+        self._finer = np.array([layer[first] for layer in finer], np.int32)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

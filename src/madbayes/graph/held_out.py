@@ -22,6 +22,7 @@ from dataclasses import dataclass
 import numpy as np
 import scipy.sparse as sp
 
+from madbayes._rows.progress import Stage
 from madbayes._rows.threads import Run
 from madbayes.graph.fringe import TINY
 from madbayes.graph.levels import Graph
@@ -71,7 +72,11 @@ def weigh(
     u, v, weight = u[once], graph.indices[once], graph.data[once].astype(np.float64)
     part = np.random.RandomState(0).permutation(u.size) % FOLDS
 
+    repetitions = by_size(graph, *REPEATED)
+    stage = Stage("how many clusters", repetitions)
+
     def repeat(fold: int) -> np.ndarray:
+        stage.step()
         held = part == fold
         rest = without(graph, u[held], v[held])
         found = ladder(rest, gammas, runs)
@@ -85,7 +90,7 @@ def weigh(
             ]
         )
 
-    each = np.array(run(repeat, range(by_size(graph, *REPEATED))))  # repetition, division, figure
+    each = np.array(run(repeat, range(repetitions)))  # repetition, division, figure
     gain, z, agreement, _ = summed(each)
     best = chosen(gain, z, agreement)
     if best is None:

@@ -208,16 +208,6 @@ def without_gaps(labels: np.ndarray) -> np.ndarray:
     return np.unique(labels, return_inverse=True)[1].astype(np.int32)
 
 
-def tree_of(found: list[np.ndarray]) -> dict[tuple[int, int], list[tuple[int, int]]]:
-    """(layer, cluster): its clusters in the next finer layer; layers finest first."""
-    tree: dict[tuple[int, int], list[tuple[int, int]]] = {}
-    for i in range(1, len(found)):
-        pairs = np.unique(np.c_[found[i], found[i - 1]][found[i] >= 0], axis=0)
-        for above, below in pairs.tolist():
-            tree.setdefault((i, above), []).append((i - 1, below))
-    return tree
-
-
 def price(found: list[Division], taken: int, graph: Graph, choice: Choice) -> Staircase:
     """4. The staircase through the division `taken`, and its resolution."""
     k = np.array([division.k for division in found])

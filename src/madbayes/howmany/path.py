@@ -202,7 +202,7 @@ def without_isolated(path: Staircase, X: Any, weight: np.ndarray | None) -> np.n
     for a, b, block in rows.blocks(0, X.shape[0]):
         D = squared_distances(np.asarray(block, np.float64) - origin, centers - origin)
         isolated[a:b] = D.min(axis=1) > path.far
-    if not isolated.any():
+    if not isolated.any() or 2 * isolated.sum() > len(isolated):  # most rows are no exceptions
         return weight
     return np.where(isolated, 0.0, 1.0 if weight is None else weight)
 

@@ -46,7 +46,11 @@ def rounded(offset: np.ndarray, scale: float) -> np.ndarray:
     if not 0 < scale < np.inf:
         return offset
     grid = 2.0**-20 / scale
-    return (np.round(offset / grid) * grid).astype(offset.dtype)
+    with np.errstate(over="ignore"):
+        steps = offset.astype(np.float64) / grid
+    inside = np.abs(steps) < 2.0**52  # beyond that, an offset is a multiple of the grid already
+    near = np.round(np.where(inside, steps, 0.0)) * grid
+    return np.where(inside, near, offset).astype(offset.dtype)
 
 
 class SearchTable:
