@@ -7,7 +7,7 @@ from sklearn.metrics import adjusted_rand_score
 
 import madbayes
 from madbayes import AutoCluster, DPMeans, NeighborCut
-from madbayes.auto.densities import explain, gaussian_density, kernel_density
+from madbayes.howmany.densities import explain, gaussian_density, kernel_density
 
 
 def long_clusters(seed=0):

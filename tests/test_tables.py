@@ -465,3 +465,13 @@ def test_explore_with_missing_cells(make):
     assert len(found.labels) == 300 and any("missing" in note for note in found.notes)
     assert adjusted_rand_score(found.labels, truth) > 0.5
     assert all(np.isfinite(v) for v in found.centers["width"]) if "width" in table else True
+
+
+def test_explore_reads_a_file(tmp_path):
+    path = tmp_path / "blobs.csv"
+    rows = np.repeat([[0.0, 0.0], [9.0, 9.0]], 40, axis=0)
+    rows += np.random.default_rng(0).normal(size=rows.shape)
+    path.write_text("a,b\n" + "".join(f"{x},{y}\n" for x, y in rows))
+    for given in (str(path), path):
+        found = madbayes.explore(given, random_state=0)
+        assert found.n_clusters == 2 and list(found.labels) == [0] * 40 + [1] * 40

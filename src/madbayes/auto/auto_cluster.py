@@ -3,7 +3,7 @@
 1. *Candidates.* `DPMeans` (round clusters), `EllipticalMeans` (long ones) and `NeighborCut`
    (connected ones of any shape) each find their own number of clusters.
 2. *Explain.* Each division becomes a density, and the densities are compared on rows that were held
-   out (`densities.py`), in nats per row.
+   out (`howmany/densities.py`), in nats per row.
 3. *Choose.* The round or long division is taken if it explains held-out rows better than the
    connected one. It is not taken where it only cuts connected clusters into pieces: if its evidence
    is weak and that of the connected one is not, or if it has more than `MAX_PIECES` clusters for
@@ -28,9 +28,9 @@ from sklearn.utils.validation import check_is_fitted
 from madbayes._model.fitting import forget
 from madbayes._rows.checks import check_choice, check_rows
 from madbayes._storage.saving import SaveMixin
-from madbayes.auto.densities import MAX_COLUMNS, MIN_ROWS, explain
 from madbayes.elliptical import EllipticalMeans
 from madbayes.graph import NeighborCut
+from madbayes.howmany.densities import MAX_COLUMNS, MIN_ROWS, explain
 from madbayes.howmany.staircase import Choice
 from madbayes.kmeans import DPMeans
 

@@ -211,4 +211,5 @@ def _labels(kind: str, table: Any, labels: np.ndarray) -> Any:
         return labels
     import pandas as pd
 
-    return pd.Series(labels, index=getattr(table, "index", None), name="cluster")
+    index = table.index if isinstance(table, pd.DataFrame) else None
+    return pd.Series(labels, index=index, name="cluster")

@@ -86,6 +86,13 @@ def kernel_density(rows: np.ndarray, others: np.ndarray) -> float:
     return best - np.log(n) - 0.5 * d * np.log(2 * np.pi)
 
 
+def loss_by_shape(X: np.ndarray, labels: np.ndarray) -> float:
+    """By how many nats per row a density without clusters explains held-out rows better than
+    Gaussian clusters do; 0 or less where clusters are about Gaussian."""
+    found = explain(X, {"clusters": labels, "any": np.zeros(len(X), np.int64)})
+    return found["any"] - found["clusters"]
+
+
 def explain(X: np.ndarray, divisions: dict[str, np.ndarray]) -> dict[str, float]:
     """For each division, by the name of its shape: how well it explains held-out rows, in nats per
     row. Each row is held out once.
