@@ -16,8 +16,7 @@
 The evidence is the share of splits that alone would say the same number.
 """
 
-from dataclasses import dataclass, fields, replace
-from typing import Any
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.special import gammaln, logsumexp
@@ -440,17 +439,15 @@ def choose(
     )
     k = divided[k].k  # fewer where rows are equal
     order = [int(j) + 1 for j in np.argsort(-excess.mean(axis=0), kind="stable")]
-    counted = {"stability": same} if "stability" in {f.name for f in fields(Choice)} else {}
-    more: Any = counted
     choice = Choice(
         number=k,
         price=price_of(path, k),
         strength=strength(k, clear, same if k < top else 0.0),  # more were not tried
         support=same if k > 1 and clear > CLEAR else 0.0,
-        reason=explain(k, float(excess[:, k - 1].mean()), same, clear),
+        reason=explain(k, float(excess[:, k - 1].mean()), clear),
         runners_up=tuple((j, float(excess[:, j - 1].mean())) for j in order if j != k)[:5],
         score=float(excess[:, k - 1].mean()),
-        **more,
+        stability=same,
     )
     return Found(replace(path, choice=choice), rungs[k].noise, divided[k].centers)
 
@@ -476,15 +473,12 @@ def strength(k: int, clear: float, same: float) -> Strength:
     return "moderate" if same >= 0.6 and clear > MODERATE * CLEAR else "weak"
 
 
-def explain(k: int, excess: float, same: float, clear: float) -> str:
+def explain(k: int, excess: float, clear: float) -> str:
     if k == 1:
         return "no number of clusters describes held-out rows better than noise"
     if clear <= CLEAR:
         return "hardly better than noise on held-out rows"
-    return (
-        f"each held-out row takes {excess:.2g} nats less than noise would; {same:.0%} of the "
-        "splits say the same"
-    )
+    return f"each held-out row takes {excess:.2g} nats less to describe than noise would"
 
 
 def price_of(path: Staircase, k: int) -> float:
