@@ -2,8 +2,8 @@
 
 A space holds rows and a price (`price.py`). It says what a division of the rows costs and how rows
 and clusters move. The driver knows nothing else of a model, so a model joins the search by adding
-a space. `kmeans/dense_space.py` is the one to read first; `tests/test_search.py` runs the same
-conformance test over all of them.
+a space. `kmeans/dense_space.py` is the one to read first; `tests/test_spaces.py` runs the same
+conformance tests over the spaces of rows, groups and kernels.
 
 The protocol has two levels and two extensions:
 
