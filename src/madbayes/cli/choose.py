@@ -8,6 +8,7 @@ import madbayes
 from madbayes.cli.fit import Answer, check_metric, clustering, fitted, parse_penalty
 from madbayes.cli.run import Task, weighted
 from madbayes.tables.errors import UserError
+from madbayes.tables.explore import divergence_options
 
 
 def path_table(path: Any, price: str = "penalty") -> tuple[list[Any], Any]:
@@ -87,14 +88,8 @@ def takes(model: Any) -> Any:
 
 def suit(model: Any, task: Task) -> None:
     """Set the divergence for the table, and that cells may be missing."""
-    encoder = task.table.encoder
-    if np.isnan(task.X).any():
-        model.set_params(missing="observed")
-    if encoder.output == "mixed":
-        divergence = encoder.recommendation_.divergence
-        model.set_params(divergence=divergence)
-        if divergence == "mixed":  # by position: X is an array
-            model.set_params(columns=dict(enumerate(encoder.divergence_columns_.values())))
+    encoder, gaps = task.table.encoder, bool(np.isnan(task.X).any())
+    model.set_params(**divergence_options(encoder, mixed=encoder.output == "mixed", gaps=gaps))
 
 
 def fit_clusters(verb: str, task: Task, model: Any, penalty_from: str) -> Answer:

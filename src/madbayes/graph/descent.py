@@ -164,12 +164,6 @@ def merging(graph: Graph) -> float:
     return float((terms[p] + terms[q] - both).max(initial=0.0))
 
 
-def effective_number(graph: Graph, division: Division) -> float:
-    """exp(entropy) of the clusters' shares of weight."""
-    share = division.weight / graph.w.sum()
-    return float(np.exp(-(share * np.log(share)).sum()))
-
-
 def modularity(graph: Graph, division: Division) -> float:
     """Links inside minus those expected, loops left out."""
     degree = np.bincount(division.labels, graph.delta, minlength=division.k)

@@ -168,21 +168,22 @@ def choose_estimator(
     options: dict[str, Any] = {"kinds": encoder.kinds, "na": encoder.na}
     advice = encoder.recommendation_
     gaps = any(column.n_missing for column in encoder.used_columns_)
-    if "divergence" not in madbayes.DPMeans().get_params():  # before the families are there
-        return TableEncoder(**options, missing="mean"), madbayes.DPMeans(random_state=random_state)
-    observed: dict[str, Any] = {"random_state": random_state}
-    if gaps:
-        observed["missing"] = "observed"
-    if advice.output == "numeric":
-        if not gaps and "AutoCluster" in madbayes.__all__:
-            return TableEncoder(**options), madbayes.AutoCluster(random_state=random_state)
-        return TableEncoder(**options), madbayes.DPMeans(**observed)
-    mixed = TableEncoder(**options, output="mixed")
-    if advice.divergence == "mixed":
-        # By position, because the output is an array.
-        observed["columns"] = dict(enumerate(encoder.divergence_columns_.values()))
-    observed["divergence"] = advice.divergence
-    return mixed, madbayes.DPMeans(**observed)
+    mixed = advice.output == "mixed"
+    if not mixed and not gaps:
+        return TableEncoder(**options), madbayes.AutoCluster(random_state=random_state)
+    how = divergence_options(encoder, mixed=mixed, gaps=gaps)
+    encoder = TableEncoder(**options, output="mixed" if mixed else "numeric")
+    return encoder, madbayes.DPMeans(random_state=random_state, **how)
+
+
+def divergence_options(encoder: TableEncoder, *, mixed: bool, gaps: bool) -> dict[str, Any]:
+    """The parameters of `DPMeans` for the rows of a fitted encoder."""
+    found: dict[str, Any] = {"missing": "observed"} if gaps else {}
+    if mixed:
+        found["divergence"] = encoder.recommendation_.divergence
+        if found["divergence"] == "mixed":  # by position, because the output is an array
+            found["columns"] = dict(enumerate(encoder.divergence_columns_.values()))
+    return found
 
 
 def _opened(table: Any, reading: dict[str, Any]) -> tuple[Frame, str, str]:
