@@ -141,3 +141,100 @@ def test_distances_can_be_a_data_frame(name):
     table = model.transform(data(name))
     assert isinstance(table, pd.DataFrame)
     assert list(table.columns) == list(model.get_feature_names_out())
+
+
+class Heard:
+    """A callback that writes down what it is told."""
+
+    def setup(self, estimator, context):
+        self.told = []
+
+    def on_fit_task_begin(self, estimator, context):
+        self.told.append(("begin", context.task_name, context.max_subtasks))
+
+    def on_fit_task_end(self, estimator, context, *, fitted_estimator=None):
+        self.told.append(("end", context.task_name, context.max_subtasks))
+        self.last = fitted_estimator
+
+    def teardown(self, estimator, context):
+        self.told.append("closed")
+
+
+needs_callbacks = pytest.mark.skipif(
+    not hasattr(madbayes.DPMeans, "set_callbacks"), reason="scikit-learn 1.9 or later"
+)
+
+
+@needs_callbacks
+@pytest.mark.parametrize("name", ESTIMATORS)
+def test_callbacks_hear_every_fit_and_change_nothing(name):
+    heard, model = Heard(), make(name)
+    model.set_callbacks(heard).fit(data(name))
+    assert heard.told[0] == ("begin", "fit", None)
+    assert heard.told[-2:] == [("end", "fit", None), "closed"]
+    assert sum(one[0] == "begin" for one in heard.told) == sum(
+        one[0] == "end" for one in heard.told
+    )
+    assert isinstance(heard.last, type(model))
+    plain = make(name).fit(data(name))
+    assert vars(model).keys() - vars(plain).keys() == {"_skl_callbacks"}
+    if hasattr(plain, "labels_"):
+        np.testing.assert_array_equal(model.labels_, plain.labels_)
+
+
+@needs_callbacks
+def test_a_stage_is_a_task_and_what_it_counts_are_its_tasks():
+    heard = Heard()
+    madbayes.DPMeans(random_state=0).set_callbacks(heard).fit(ROWS)
+    stages = [name for when, name, total in heard.told[1:-2] if when == "begin" and total != 0]
+    assert stages[0] == "how many clusters" and "searching" in stages
+    counted = [one for one in heard.told[:-1] if one[1] == "how many clusters" and one[2] == 0]
+    assert len(counted) > 2
+
+
+@needs_callbacks
+def test_the_progress_bar_of_scikit_learn_shows_our_stages(capsys):
+    from sklearn.callback import ProgressBar
+
+    made = make_pipeline(StandardScaler(), madbayes.DPMeans(random_state=0))
+    made.set_callbacks(ProgressBar()).fit(ROWS)
+    assert "DPMeans - how many clusters" in capsys.readouterr().out
+
+
+@needs_callbacks
+def test_callbacks_are_closed_when_a_fit_fails_and_are_not_saved(tmp_path):
+    heard = Heard()
+    with pytest.raises(ValueError, match="penalty"):
+        madbayes.DPMeans(-1.0).set_callbacks(heard).fit(ROWS)
+    assert heard.told[-1] == "closed"
+    model = madbayes.KMeans(3, random_state=0).set_callbacks(heard).fit(ROWS)
+    model.save(tmp_path / "model.npz")
+    assert not hasattr(madbayes.load(tmp_path / "model.npz"), "_skl_callbacks")
+
+
+def test_the_box_of_a_notebook_links_to_the_page_of_the_estimator(monkeypatch):
+    from madbayes._storage import html
+
+    monkeypatch.setattr(html, "documentation", lambda: "https://example.org/docs")
+    assert 'href="https://example.org/docs/api/madbayes.DPMeans.html"' in (
+        madbayes.DPMeans()._repr_html_()
+    )
+    assert "/api/madbayes.gibbs.IBPGibbs.html" in madbayes.IBPGibbs()._repr_html_()
+    monkeypatch.setattr(html, "documentation", lambda: "")  # not published yet: no link to others
+    assert "href=" not in madbayes.DPMeans()._repr_html_()
+
+
+def test_the_address_of_the_site_is_that_of_the_package(monkeypatch):
+    from email.message import Message
+
+    from madbayes._storage.html import documentation
+
+    about = Message()
+    about["Project-URL"] = "Source, https://example.org/code"
+    about["Project-URL"] = "Documentation, https://example.org/docs/"
+    monkeypatch.setattr("importlib.metadata.metadata", lambda name: about)
+    documentation.cache_clear()
+    try:
+        assert documentation() == "https://example.org/docs"
+    finally:
+        documentation.cache_clear()

@@ -106,6 +106,7 @@ class Encoder:
     def _part(self, value: Any, name: str) -> Any:
         tree: dict[str, Any] = {"class": type(value).__name__}
         state = dict(vars(value))
+        state.pop("_skl_callbacks", None)  # they belong to the process, not to the model
         if isinstance(value, BaseEstimator):
             # Attributes rather than get_params: what was set, even where a parameter is deep.
             names = value.get_params(deep=False)
