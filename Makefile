@@ -11,7 +11,7 @@
 # make docs    the site, into docs/_build/html
 # make docs-check  the site without running the gallery: are all links and references right?
 # make reproduce  the experiments of the papers, into experiments/results
-# make bench   side-by-side timings against other libraries
+# make bench   side-by-side timings against other libraries, into benchmarks/log; goes on where it stopped
 #
 # All of them work in .venv, made on first use and again when pyproject.toml changes.
 
@@ -109,7 +109,7 @@ reproduce: $(VENV)/.installed-docs
 	set -e; for name in $(EXPERIMENTS); do $(BIN)/python experiments/$$name.py; done
 
 bench: $(VENV)/.installed-bench
-	$(BIN)/python benchmarks/run.py
+	$(BIN)/python benchmarks/run.py --resume
 
 clean:
 	rm -rf $(VENV) $(CLIENTS) .venv-oldest .venv-newest $(OUT) dist build
