@@ -1,6 +1,7 @@
 """What other packages expect of an estimator, without these packages: see tests/clients."""
 
 import copy
+import warnings
 
 import numpy as np
 import pandas as pd
@@ -15,6 +16,7 @@ from test_contract import ESTIMATORS, GRAPHS, data, make
 
 import madbayes
 from madbayes.anndata import neighbor_cut
+from madbayes.howmany.staircase import as_html
 
 ROWS, TRUTH = make_blobs(300, 6, centers=4, random_state=0)
 
@@ -238,3 +240,29 @@ def test_the_address_of_the_site_is_that_of_the_package(monkeypatch):
         assert documentation() == "https://example.org/docs"
     finally:
         documentation.cache_clear()
+
+
+def test_evidence_and_path_are_one_line_and_open_to_a_table_in_notebooks():
+    model = madbayes.DPMeans(random_state=0).fit(ROWS)
+    assert repr(model.evidence_).startswith("Choice(n_clusters=4, strength='strong', support=")
+    assert repr(model.path_).startswith("Staircase(clusters by penalty: 1, 2, 3, 4")
+    assert ", best=4)" in repr(model.path_)
+    for shown in (model.evidence_, model.path_):
+        assert "\n" not in repr(shown) and len(repr(shown)) < 120
+        html = shown._repr_html_()
+        assert html.startswith("<details>") and html.count("<tr>") > 3
+    assert "<" not in as_html("<b>", [("<i>",)]).replace("<details><summary>", "").replace(
+        "</summary><table><tr><td>", ""
+    ).replace("</td></tr></table></details>", "")
+
+
+def test_a_penalty_that_looks_like_a_number_of_clusters_is_noticed():
+    with pytest.warns(UserWarning, match=r"KMeans\(3\), or DPMeans\(n_clusters_hint=3\)") as caught:
+        madbayes.DPMeans(3, random_state=0).fit(ROWS)
+    assert caught[0].filename == __file__
+    with pytest.warns(UserWarning, match="penalty=0.5 is far below the useful range"):
+        madbayes.DPMeans(0.5, random_state=0).fit(ROWS)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        madbayes.DPMeans(200, random_state=0).fit(ROWS)
+        madbayes.DPMeans(3, random_state=0).fit(ROWS[:20])  # so few rows may be meant

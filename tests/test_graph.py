@@ -568,7 +568,7 @@ def test_loops_repeated_edges_and_weights_in_auto():
     loops = A + sp.dia_array((np.full((1, 300), 2.0), [0]), shape=A.shape)
     assert same(GraphCut().fit(sp.csr_array(loops)).labels_, labels)
     r = np.random.default_rng(0)
-    anywhere = sp.random_array((300, 300), density=0.1, rng=r)  # light links that mean nothing
+    anywhere = sp.random(300, 300, density=0.1, random_state=r)  # light links that mean nothing
     weighted = sp.csr_array(10 * A + 0.5 * (anywhere + anywhere.T))
     assert same(GraphCut().fit(weighted).labels_, labels)
 
