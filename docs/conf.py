@@ -50,13 +50,14 @@ sphinx_gallery_conf = {
 html_theme = "pydata_sphinx_theme"
 html_title = "madbayes"
 html_theme_options = {
-    "header_links_before_dropdown": 7,
+    "header_links_before_dropdown": 6,
     "show_prev_next": False,
     "navigation_with_keys": False,
     "secondary_sidebar_items": ["page-toc"],
     "pygments_light_style": "tango",
 }
 html_show_sourcelink = False
+html_search_scorer = str(HERE / "scorer.js")  # guides before decision records
 
 warnings.filterwarnings("ignore", category=UserWarning, message=".*non-interactive.*")
 
