@@ -25,6 +25,7 @@ from sklearn.metrics import adjusted_rand_score
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
+from madbayes._model.callbacks import CallbacksMixin
 from madbayes._model.fitting import forget
 from madbayes._rows.checks import check_choice, check_rows
 from madbayes._storage.saving import SaveMixin
@@ -64,7 +65,7 @@ def offers(name: str) -> Any:
     return check
 
 
-class AutoCluster(SaveMixin, ClusterMixin, BaseEstimator):
+class AutoCluster(SaveMixin, CallbacksMixin, ClusterMixin, BaseEstimator):
     """Clusters of any shape, their number and their shape found.
 
     Fits `DPMeans`, `EllipticalMeans` and `NeighborCut` and takes the one that the data supports:

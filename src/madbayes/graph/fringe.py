@@ -16,6 +16,7 @@ given order.
 from typing import NamedTuple
 
 import numpy as np
+import scipy.sparse as sp
 from scipy.sparse.csgraph import connected_components
 
 from madbayes.graph.levels import Graph, reordered
@@ -73,7 +74,9 @@ def core_of(graph: Graph) -> Core:
 
 def components(graph: Graph) -> np.ndarray:
     """The connected component of each node."""
-    return connected_components(graph.matrix(), directed=False)[1]
+    ends = graph.indptr.astype(np.int32)  # SciPy 1.11 takes indices of 32 bits only
+    narrow = sp.csr_array((graph.data, graph.indices, ends), shape=(graph.n, graph.n))
+    return connected_components(narrow, directed=False)[1]
 
 
 def some_nodes(graph: Graph, order: np.ndarray) -> Graph:
