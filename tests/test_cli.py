@@ -182,6 +182,7 @@ GRID = np.array([[0, 0], [0, 1], [9, 9], [9, 8]], dtype=float)
         ("no_header.csv", "0,0\n0,1\n9,9\n9,8\n"),
         ("windows.csv", b"\xef\xbb\xbfa,b\r\n0,0\r\n0,1\r\n9,9\r\n9,8\r\n"),
         ("utf16.csv", "a,b\n0,0\n0,1\n9,9\n9,8\n".encode("utf-16")),
+        ("euros.csv", "a;b\n0,00 €;0\n0 €;1\n9 €;9\n9 €;8\n".encode("cp1252")),
         ("latin1.csv", "größe,b\n0,0\n0,1\n9,9\n9,8\n".encode("latin-1")),
     ],
 )

@@ -114,8 +114,13 @@ def _encoding(path: Path, head: bytes) -> tuple[str, list[str]]:
     try:
         head[: head.rfind(b"\n") + 1 or None].decode("utf-8")
     except UnicodeDecodeError:
-        return "latin-1", ["the file is not UTF-8; its text was read as Latin-1"]
-    return "utf-8-sig" if head.startswith(b"\xef\xbb\xbf") else "utf-8", []
+        pass
+    else:
+        return "utf-8-sig" if head.startswith(b"\xef\xbb\xbf") else "utf-8", []
+    # Windows-1252 is what Excel writes: Latin-1, with € and quotes for some control characters.
+    gaps = re.search(rb"[\x81\x8d\x8f\x90\x9d]", head)
+    name = "latin-1" if gaps else "cp1252"
+    return name, ["the file is not UTF-8; its text was read as Latin-1 (Windows-1252)"]
 
 
 def _records(lines: list[str], delimiter: str) -> tuple[list[list[str]], list[int]]:
