@@ -24,18 +24,16 @@ def transformed(cells: np.ndarray, transform: str) -> np.ndarray:
     """Cells on the scale "log", "log1p" or "sqrt"; NaN where a cell has no value on it."""
     allowed = cells > 0 if transform == "log" else cells >= 0
     cells = np.where(allowed, cells, 1.0)
-    scales = {"log": np.log, "log1p": np.log1p, "sqrt": lambda x: np.sqrt(x + COUNT_SHIFT)}
-    return np.where(allowed, scales[transform](cells), np.nan)
+    if transform == "sqrt":
+        return np.where(allowed, np.sqrt(cells + COUNT_SHIFT), np.nan)
+    return np.where(allowed, np.log(cells) if transform == "log" else np.log1p(cells), np.nan)
 
 
 def back_in_units(values: np.ndarray, transform: str) -> np.ndarray:
     """The inverse of `transformed`."""
-    units = {
-        "log": np.exp,
-        "log1p": np.expm1,
-        "sqrt": lambda z: np.maximum(np.square(z) - COUNT_SHIFT, 0.0),
-    }
-    return np.asarray(units[transform](values))
+    if transform == "sqrt":
+        return np.maximum(np.square(values) - COUNT_SHIFT, 0.0)
+    return np.exp(values) if transform == "log" else np.expm1(values)
 
 
 def is_lognormal(values: np.ndarray) -> bool:
