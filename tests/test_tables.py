@@ -517,3 +517,17 @@ def test_explore_reads_a_file(tmp_path):
     for given in (str(path), path):
         found = madbayes.explore(given, random_state=0)
         assert found.n_clusters == 2 and list(found.labels) == [0] * 40 + [1] * 40
+
+
+@pytest.mark.parametrize(
+    ("column", "message"),
+    [
+        (["a", "b", "c", "a"], r"Column 'odd' holds text such as 'a'.*madbayes\.explore"),
+        ([1.0, None, 3.0, None], r"Column 'odd' has 2 missing cells.*madbayes\.explore"),
+    ],
+)
+@pytest.mark.parametrize("make", [pd.DataFrame, pl.DataFrame])
+def test_estimators_name_the_column_that_they_cannot_take(make, column, message):
+    table = make({"fine": [1.0, 2.0, 3.0, 4.0], "odd": column})
+    with pytest.raises(ValueError, match=f"(?s){message}"):
+        madbayes.DPMeans().fit(table)
