@@ -47,9 +47,7 @@ def fit_divergent(model: Any, X: Any, weight: Any, groups: Groups) -> np.ndarray
         found = None
         if len(given) < 2 or model._encoder.mixed:
             fewest, most = numbers_of(model.n_global_hint)
-            found = find_number(
-                centred(rows), model._encoder, fewest, most, options.random_state, run
-            )
+            found = find_number(centred(rows), model._encoder, fewest, most, options.random_state)
         model._set_noise(rows, level(rows, model._encoder, found))
         space = DivergenceSpace(
             model._encoder.scaled(rows), SharedPrice(1.0, rows.n), run, group=code
