@@ -34,9 +34,10 @@ ROUNDS = 8
 
 def fit_divergent(model: Any, X: Any, weight: Any, groups: Groups) -> np.ndarray:
     """Fit the model; returns the group of each row that counts (-1: it does not)."""
-    if model.algorithm == "paper":
+    if model.algorithm != "search":
         raise ValueError(
-            "algorithm='paper' of HardHDP is for divergence='squared'. Use algorithm='search'."
+            f"algorithm={model.algorithm!r} of HardHDP is for divergence='squared'. Use "
+            "algorithm='search'."
         )
     options = model._check()
     everything, counts = model._encode_fit(X, weight)
