@@ -11,7 +11,7 @@ from madbayes._partition.lloyd import nearest
 from madbayes.howmany.halves import STEADY, Half, Scores, Votes
 from madbayes.howmany.recovery import Recovery
 from madbayes.howmany.remarks import remarks
-from madbayes.howmany.staircase import Choice, Staircase, Strength, in_words, lower_hull
+from madbayes.howmany.staircase import Staircase, Strength, in_words, lower_hull
 
 MORE_FOUND = 1.5  # clusters found again, in units of the links' score, that overrule the links
 CLEAR_LINKS, CLEAR_SHARE = 7.0, 0.9  # score of the links, and share of the possible, beyond doubt
@@ -65,13 +65,12 @@ class Tested:
         return self.by_links
 
 
-def choose(path: Staircase, tested: Tested, number: int, k: int) -> Choice:
-    """The choice of a number of clusters that was tested as a division into k (fewer where rows
-    coincide)."""
-    step = path.step_of(number)
-    assert step is not None  # `keep_on_hull`
+def choose(path: Staircase, tested: Tested, number: int, k: int) -> Staircase:
+    """The staircase with the choice of a number of clusters that was tested as a division into k
+    (fewer where rows coincide)."""
     by_test = from_recovery(tested) if tested.recovered else from_links(path, tested, k)
-    return Choice(number=number, price=path.middle(step), remarks=remarks(tested, k), **by_test)
+    scores = {k: score for k, (score, _) in tested.scores.items()}
+    return path.decide(number, scores=scores, remarks=remarks(tested, k), **by_test)
 
 
 def keep_on_hull(numbers: np.ndarray, errors: np.ndarray, chosen: int) -> np.ndarray:

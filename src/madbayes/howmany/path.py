@@ -166,12 +166,12 @@ def find_path(
         numbers[keep],
         errors[keep],
         centers=[centers[i] for i in keep],
-        scores={k: s for k, (s, _) in tested.scores.items()},
         unit=unit,
         far=farthest(sample, centers[at]),
         _X=X,
     )
-    choice = choose(found, tested, int(numbers[at]), scored[at])
+    found = choose(found, tested, int(numbers[at]), scored[at])
+    choice = found.best()
     more = on_isolated(sample.n_isolated) + on_hint(choice.number, n_clusters_hint, max_clusters)
     choice = replace(choice, n_isolated=sample.n_isolated, remarks=choice.remarks + more)
     return replace(found, choice=choice)
