@@ -1,14 +1,15 @@
 """One estimator for clusters of any shape: round, long and connected ones, chosen by held-out rows.
 
-1. *Candidates.* `DPMeans` (round clusters), `EllipticalMeans` (long ones) and `NeighborCut`
-   (connected ones of any shape) each find their own number of clusters.
+1. *Candidates.* `NeighborCut` (connected clusters of any shape), `EllipticalMeans` (long ones) and
+   `DPMeans` (round ones) each find their own number of clusters. `DPMeans` takes longest and is
+   left out where it could not win (`round_may_win`).
 2. *Explain.* Each division becomes a density, and the densities are compared on rows that were held
    out (`howmany/densities.py`), in nats per row.
-3. *Choose.* The round or long division is taken if it explains held-out rows better than the
-   connected one. It is not taken where it only cuts connected clusters into pieces: if its evidence
-   is weak and that of the connected one is not, or if it has more than `MAX_PIECES` clusters for
-   each connected one whose evidence is not weak. A curve is as well explained by many short
-   Gaussians, and no valley separates them.
+3. *Choose.* A round or long division of weak evidence is not taken over a connected one: a curve is
+   as well explained by many short Gaussians, and no valley separates them. If only the round or the
+   long one is sure, it is taken. If both are, it is taken if it explains held-out rows better and
+   does not cut connected clusters into more than `MAX_PIECES` pieces each. Where no clusters are
+   connected, overlapping ones may still be: see `overlapping`.
 4. *Simplify.* If a simpler shape gives the same division with evidence that is as strong, the
    simpler shape is taken: round before long before any. Its clusters have centres.
 5. *Doubt.* If a candidate with strong evidence disagrees, the evidence is not called strong.
@@ -22,6 +23,7 @@ import scipy.sparse as sp
 from sklearn.base import BaseEstimator, ClusterMixin
 from sklearn.decomposition import TruncatedSVD
 from sklearn.metrics import adjusted_rand_score
+from sklearn.neighbors import NearestCentroid
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
@@ -36,9 +38,11 @@ from madbayes.kmeans import DPMeans
 
 SHAPES = {"round": DPMeans, "long": EllipticalMeans, "any": NeighborCut}
 MAX_PIECES = 3  # round or long clusters for each connected one
-MIN_GAIN_WEAK = 0.03  # nats per row by which a division of weak evidence has to be better
+OVERLAP_GAIN = 0.03  # nats per row by which overlapping clusters have to explain rows better
+OVERLAP_AGREEMENT = 0.9  # adjusted Rand index with what halves of the rows find, for the same
 MAX_LONG_COLUMNS = 30  # a covariance of more columns needs more rows than a cluster has
 SAME = 0.95  # adjusted Rand index from which on two divisions are the same
+ROUND = 0.9  # adjusted Rand index with the division by nearest means, of clusters about round
 AGREE = 0.8  # adjusted Rand index below which two divisions contradict each other
 WORDS = ("none", "weak", "moderate", "strong")
 SURE = ("moderate", "strong")
@@ -51,7 +55,7 @@ class Candidate:
     shape: str
     n_clusters: int
     strength: str
-    density: float  # of held-out rows, in nats per row, above that of "any"
+    density: float  # of held-out rows, in nats per row, above that of "any"; -inf: not fitted
     reason: str
 
 
@@ -67,9 +71,10 @@ def offers(name: str) -> Any:
 class AutoCluster(SaveMixin, ClusterMixin, BaseEstimator):
     """Clusters of any shape, their number and their shape found.
 
-    Fits `DPMeans`, `EllipticalMeans` and `NeighborCut` and takes the one that the data supports:
-    round or long clusters where these explain held-out rows better than a density without clusters
-    does, connected clusters of any shape otherwise.
+    Fits `NeighborCut`, `EllipticalMeans` and `DPMeans` (the last where it could win) and takes the
+    one that the data supports: round or long clusters where their evidence is surer, or where they
+    explain held-out rows better than a density without clusters does; connected clusters of any
+    shape otherwise.
 
     Parameters
     ----------
@@ -93,9 +98,9 @@ class AutoCluster(SaveMixin, ClusterMixin, BaseEstimator):
     model_ : estimator
         The fitted estimator of that shape.
     candidates_ : list of Candidate
-        What each shape says: `shape`, `n_clusters`, `strength`, `density` (how well it explains
-        held-out rows, in nats per row above "any"; not a number where it was not compared) and
-        `reason`.
+        What each shape says: `shape`, `n_clusters` (0 of a shape that was not fitted, because it
+        could not win), `strength`, `density` (how well it explains held-out rows, in nats per row
+        above "any"; not a number where it was not compared) and `reason`.
     evidence_ : penalties.Choice
     path_ : penalties.Staircase
     objective_ : float
@@ -138,23 +143,15 @@ class AutoCluster(SaveMixin, ClusterMixin, BaseEstimator):
         check_choice("shape", self.shape, "auto", *SHAPES)
         forget(self)
         rows = check_rows(self, X)
-        models = {shape: self._make(shape).fit(rows) for shape in self._shapes(rows)}  # 1.
-        densities = dict.fromkeys(models, np.nan)
+        shapes = self._shapes(rows)
+        models = self._fit_shapes(rows, shapes)  # 1.
+        densities: dict[str, float] = {}
         if len(models) > 1:
             labels = {shape: model.labels_ for shape, model in models.items()}
             densities = explain(in_few_columns(rows), labels)  # 2.
         self.shape_ = simplest(models, choose(models, densities))  # 3., 4.
         self.model_ = models[self.shape_]
-        self.candidates_ = [
-            Candidate(
-                shape,
-                model.n_clusters_,
-                model.evidence_.strength,
-                densities[shape] - densities.get("any", np.nan),
-                model.evidence_.reason,
-            )
-            for shape, model in models.items()
-        ]
+        self.candidates_ = [candidate(shape, models, densities) for shape in shapes]
         self.evidence_ = with_doubt(models, self.shape_)  # 5.
         self.path_ = replace(self.model_.path_, choice=self.evidence_)
         for name in ("labels_", "n_clusters_", "objective_", "objective_history_", "n_iter_"):
@@ -172,13 +169,23 @@ class AutoCluster(SaveMixin, ClusterMixin, BaseEstimator):
             return ["round", "any"]
         return [*SHAPES]
 
-    def _make(self, shape: str) -> Any:
-        return SHAPES[shape](
-            n_clusters_hint=self.n_clusters_hint,
-            effort=self.effort,
-            random_state=self.random_state,
-            n_jobs=self.n_jobs,
-        )
+    def _fit_shapes(self, rows: Any, shapes: list[str]) -> dict[str, Any]:
+        """1. The fitted candidates, the simplest shape first."""
+        models: dict[str, Any] = {}
+        for shape in reversed(shapes):
+            if shape == "round" and not round_may_win(rows, models):
+                continue
+            model = SHAPES[shape](
+                n_clusters_hint=self.n_clusters_hint,
+                effort=self.effort,
+                random_state=self.random_state,
+                n_jobs=self.n_jobs,
+            )
+            if shape == "long" and "any" in models and sure(models["any"]):
+                # With more clusters than that they are not taken: so many are enough to know it.
+                model.set_params(max_clusters=MAX_PIECES * models["any"].n_clusters_ + 1)
+            models[shape] = model.fit(rows)
+        return {shape: models[shape] for shape in shapes if shape in models}
 
     def predict(self, X: Any, novel: bool | float = False) -> np.ndarray:
         """The cluster of each row of X, by the estimator that was chosen.
@@ -240,19 +247,65 @@ def in_few_columns(rows: Any) -> np.ndarray:
     return TruncatedSVD(count, random_state=0).fit_transform(rows)
 
 
+def sure(model: Any) -> bool:
+    """Whether its evidence is at least moderate."""
+    return model.evidence_.strength in SURE
+
+
+def round_may_win(rows: Any, models: dict[str, Any]) -> bool:
+    """1. Whether round clusters can be the answer, as far as the other shapes tell.
+
+    They cannot if connected clusters are sure and not about round, nor if neither connected nor
+    long clusters are found in so few columns that covariances are no burden.
+    """
+    if "long" not in models:
+        return True
+    connected, long = models["any"], models["long"]
+    if connected.n_clusters_ == 1:
+        return long.n_clusters_ > 1 or rows.shape[1] > MAX_COLUMNS
+    if not sure(connected):
+        return True
+    labels = connected.labels_
+    used = labels >= 0
+    means = NearestCentroid().fit(rows[used], labels[used])
+    return bool(adjusted_rand_score(means.predict(rows), labels) >= ROUND)
+
+
+def candidate(shape: str, models: dict[str, Any], densities: dict[str, float]) -> Candidate:
+    """What a user learns of a shape."""
+    if shape not in models:
+        reason = "not fitted, because the connected clusters are not round"
+        if models["any"].n_clusters_ == 1:
+            reason = "not fitted, because neither connected nor long clusters were found"
+        return Candidate(shape, 0, "none", -np.inf, reason)
+    found = models[shape]
+    density = densities.get(shape, np.nan) - densities.get("any", np.nan)
+    evidence = found.evidence_
+    return Candidate(shape, found.n_clusters_, evidence.strength, density, evidence.reason)
+
+
 def choose(models: dict[str, Any], densities: dict[str, float]) -> str:
     """3. The shape of the division that the data supports."""
     if len(models) == 1:
         return next(iter(models))
     connected = models["any"]
-    best = max((shape for shape in models if shape != "any"), key=lambda s: densities[s])
-    gain, other = densities[best] - densities["any"], models[best]
-    sure, connected_sure = (m.evidence_.strength in SURE for m in (other, connected))
-    if gain <= (0.0 if sure else MIN_GAIN_WEAK):
-        return "any"
-    if connected_sure and (not sure or other.n_clusters_ > MAX_PIECES * connected.n_clusters_):
-        return "any"
-    return best
+
+    def wins(shape: str) -> bool:
+        other, gain = models[shape], densities[shape] - densities["any"]
+        few = other.n_clusters_ <= MAX_PIECES * connected.n_clusters_
+        if not sure(other):
+            return few and overlapping(other, gain) and connected.n_clusters_ == 1
+        return not sure(connected) or (few and gain > 0)
+
+    winners = [shape for shape in models if shape != "any" and wins(shape)]
+    return max(winners, key=lambda s: (sure(models[s]), densities[s]), default="any")
+
+
+def overlapping(model: Any, gain: float) -> bool:
+    """Whether clusters without valleys between them are more than pieces of one cloud: they explain
+    held-out rows better than a density without clusters, and each half of the rows finds them."""
+    agreement = model.evidence_.agreement
+    return gain > OVERLAP_GAIN and agreement is not None and agreement >= OVERLAP_AGREEMENT
 
 
 def simplest(models: dict[str, Any], chosen: str) -> str:

@@ -36,11 +36,25 @@ def sketch(X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     X = X / scale if scale > 0 else X
     order = np.lexsort(X.T)
     place = order[np.random.RandomState(0).permutation(len(X))[:MAX_ROWS]]
-    Z = X[place]
+    Z = X[place] + dequantize(X[place])
     if X.shape[1] > MAX_COLUMNS:
         axes = np.linalg.svd(Z, full_matrices=False)[2][:MAX_COLUMNS]
         Z = Z @ axes.T
     return Z, place
+
+
+def dequantize(Z: np.ndarray) -> np.ndarray:
+    """Noise of half a step each way for columns of rounded numbers, 0 for others.
+
+    Rounded numbers have no density; spread evenly over their steps they have one (Uria, Murray &
+    Larochelle 2013).
+    """
+    noise = np.random.RandomState(0).uniform(-0.5, 0.5, Z.shape)
+    for column, out in zip(Z.T, noise.T, strict=True):
+        values = np.unique(column)
+        rounded = 1 < len(values) < len(column) / 2
+        out *= np.median(np.diff(values)) if rounded else 0.0
+    return noise
 
 
 def gaussian_density(
@@ -70,19 +84,29 @@ def gaussian_density(
 
 
 def kernel_density(rows: np.ndarray, others: np.ndarray) -> float:
-    """The mean log density of `others` under kernels around `rows`, of the best width."""
+    """The mean log density of `others` under kernels around `rows`, of the best width.
+
+    Repeated rows count once for the distance to a neighbour: rounded numbers would otherwise have
+    kernels without width, and a density without bound.
+    """
     n, d = rows.shape
     squares = np.square(others).sum(axis=1)[:, None] + np.square(rows).sum(axis=1)
-    squares = np.maximum(squares - 2 * others @ rows.T, 0.0)
-    reach = cKDTree(rows).query(rows, min(max(NEIGHBOURS), n - 1) + 1)[0]
+    squares = np.maximum(squares - 2 * others @ rows.T, 0.0).astype(np.float32)
+    distinct = np.unique(rows, axis=0)
+    last = len(distinct) - 1
+    if last == 0:
+        return np.inf
+    reach = cKDTree(distinct).query(rows, min(max(NEIGHBOURS), last) + 1)[0]
     best = -np.inf
     for k in NEIGHBOURS:
-        far = reach[:, min(k, n - 1)]
-        far = np.maximum(far, 1e-6 * max(far.max(), 1e-12))  # of repeated rows
-        for width in WIDTHS:
-            h = width * far
-            logs = logsumexp(-squares / (2 * h * h) - d * np.log(h), axis=1)
-            best = max(best, float(logs.mean()))
+        far = reach[:, min(k, last)]
+        for h in (width * far for width in WIDTHS):
+            logs = squares * (-0.5 / (h * h)).astype(np.float32)
+            logs -= (d * np.log(h)).astype(np.float32)
+            top = logs.max(axis=1, keepdims=True)
+            logs -= top
+            sums = np.exp(logs, out=logs).sum(axis=1)
+            best = max(best, float((np.log(sums) + top[:, 0]).mean(dtype=np.float64)))
     return best - np.log(n) - 0.5 * d * np.log(2 * np.pi)
 
 
