@@ -1,18 +1,20 @@
 """One estimator for clusters of any shape: round, long and connected ones, chosen by held-out rows.
 
 1. *Candidates.* `NeighborCut` (connected clusters of any shape), `EllipticalMeans` (long ones) and
-   `DPMeans` (round ones) each find their own number of clusters. `DPMeans` takes longest and is
-   left out where it could not win (`round_may_win`).
+   `DPMeans` (round ones) each find their own number of clusters. `DPMeans` takes longest: it is
+   left out where it could not win, and looks near the number of the other two where they agree.
 2. *Explain.* Each division becomes a density, and the densities are compared on rows that were held
    out (`howmany/densities.py`), in nats per row.
 3. *Choose.* A round or long division of weak evidence is not taken over a connected one: a curve is
    as well explained by many short Gaussians, and no valley separates them. If only the round or the
    long one is sure, it is taken. If both are, it is taken if it explains held-out rows better and
-   does not cut connected clusters into more than `MAX_PIECES` pieces each. Where no clusters are
-   connected, overlapping ones may still be: see `overlapping`.
+   does not cut connected clusters into more than `MAX_PIECES` pieces each. Two overlapping clusters
+   have weak evidence, too; they are taken where nothing else is sure, halves of the rows find them
+   and held-out rows are clearly better explained.
 4. *Simplify.* If a simpler shape gives the same division with evidence that is as strong, the
    simpler shape is taken: round before long before any. Its clusters have centres.
-5. *Doubt.* If a candidate with strong evidence disagrees, the evidence is not called strong.
+5. *Doubt.* The evidence is not called strong if a candidate disagrees that has strong evidence or
+   that explains held-out rows clearly better.
 """
 
 from dataclasses import dataclass, replace
@@ -23,11 +25,11 @@ import scipy.sparse as sp
 from sklearn.base import BaseEstimator, ClusterMixin
 from sklearn.decomposition import TruncatedSVD
 from sklearn.metrics import adjusted_rand_score
-from sklearn.neighbors import NearestCentroid
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from madbayes._model.fitting import forget
+from madbayes._partition.lloyd import nearest
 from madbayes._rows.checks import check_choice, check_rows
 from madbayes._storage.saving import SaveMixin
 from madbayes.elliptical import EllipticalMeans
@@ -38,8 +40,8 @@ from madbayes.kmeans import DPMeans
 
 SHAPES = {"round": DPMeans, "long": EllipticalMeans, "any": NeighborCut}
 MAX_PIECES = 3  # round or long clusters for each connected one
-OVERLAP_GAIN = 0.03  # nats per row by which overlapping clusters have to explain rows better
-OVERLAP_AGREEMENT = 0.9  # adjusted Rand index with what halves of the rows find, for the same
+CLEAR_GAIN = 0.05  # nats per row, beyond the standard error, by which rows are explained better
+STEADY = 0.9  # adjusted Rand index with what halves of the rows find, of steady clusters
 MAX_LONG_COLUMNS = 30  # a covariance of more columns needs more rows than a cluster has
 SAME = 0.95  # adjusted Rand index from which on two divisions are the same
 ROUND = 0.9  # adjusted Rand index with the division by nearest means, of clusters about round
@@ -152,7 +154,7 @@ class AutoCluster(SaveMixin, ClusterMixin, BaseEstimator):
         self.shape_ = simplest(models, choose(models, densities))  # 3., 4.
         self.model_ = models[self.shape_]
         self.candidates_ = [candidate(shape, models, densities) for shape in shapes]
-        self.evidence_ = with_doubt(models, self.shape_)  # 5.
+        self.evidence_ = with_doubt(models, densities, self.shape_)  # 5.
         self.path_ = replace(self.model_.path_, choice=self.evidence_)
         for name in ("labels_", "n_clusters_", "objective_", "objective_history_", "n_iter_"):
             setattr(self, name, getattr(self.model_, name))
@@ -181,9 +183,11 @@ class AutoCluster(SaveMixin, ClusterMixin, BaseEstimator):
                 random_state=self.random_state,
                 n_jobs=self.n_jobs,
             )
-            if shape == "long" and "any" in models and sure(models["any"]):
+            if shape == "long" and sure(models.get("any")):
                 # With more clusters than that they are not taken: so many are enough to know it.
                 model.set_params(max_clusters=MAX_PIECES * models["any"].n_clusters_ + 1)
+            if shape == "round" and self.n_clusters_hint is None and agree_strongly(models):
+                model.set_params(n_clusters_hint=models["any"].n_clusters_)
             models[shape] = model.fit(rows)
         return {shape: models[shape] for shape in shapes if shape in models}
 
@@ -248,8 +252,16 @@ def in_few_columns(rows: Any) -> np.ndarray:
 
 
 def sure(model: Any) -> bool:
-    """Whether its evidence is at least moderate."""
-    return model.evidence_.strength in SURE
+    """Whether there is a model, and its evidence is at least moderate."""
+    return model is not None and model.evidence_.strength in SURE
+
+
+def agree_strongly(models: dict[str, Any]) -> bool:
+    """Whether connected and long clusters are the same, and strong: then round ones need only be
+    looked for near their number."""
+    if any(s not in models or models[s].evidence_.strength != "strong" for s in ("long", "any")):
+        return False
+    return bool(adjusted_rand_score(models["long"].labels_, models["any"].labels_) >= SAME)
 
 
 def round_may_win(rows: Any, models: dict[str, Any]) -> bool:
@@ -266,9 +278,8 @@ def round_may_win(rows: Any, models: dict[str, Any]) -> bool:
     if not sure(connected):
         return True
     labels = connected.labels_
-    used = labels >= 0
-    means = NearestCentroid().fit(rows[used], labels[used])
-    return bool(adjusted_rand_score(means.predict(rows), labels) >= ROUND)
+    means = np.array([rows[labels == c].mean(axis=0) for c in range(connected.n_clusters_)])
+    return bool(adjusted_rand_score(nearest(rows, means), labels) >= ROUND)
 
 
 def candidate(shape: str, models: dict[str, Any], densities: dict[str, float]) -> Candidate:
@@ -292,20 +303,20 @@ def choose(models: dict[str, Any], densities: dict[str, float]) -> str:
 
     def wins(shape: str) -> bool:
         other, gain = models[shape], densities[shape] - densities["any"]
-        few = other.n_clusters_ <= MAX_PIECES * connected.n_clusters_
         if not sure(other):
-            return few and overlapping(other, gain) and connected.n_clusters_ == 1
+            return other.n_clusters_ == 2 and steady_gain(other, gain) and not sure(connected)
+        few = other.n_clusters_ <= MAX_PIECES * connected.n_clusters_
         return not sure(connected) or (few and gain > 0)
 
     winners = [shape for shape in models if shape != "any" and wins(shape)]
     return max(winners, key=lambda s: (sure(models[s]), densities[s]), default="any")
 
 
-def overlapping(model: Any, gain: float) -> bool:
-    """Whether clusters without valleys between them are more than pieces of one cloud: they explain
-    held-out rows better than a density without clusters, and each half of the rows finds them."""
+def steady_gain(model: Any, gain: float) -> bool:
+    """Whether clusters explain held-out rows clearly better than connected ones, and each half of
+    the rows finds them."""
     agreement = model.evidence_.agreement
-    return gain > OVERLAP_GAIN and agreement is not None and agreement >= OVERLAP_AGREEMENT
+    return gain > CLEAR_GAIN and agreement is not None and agreement >= STEADY
 
 
 def simplest(models: dict[str, Any], chosen: str) -> str:
@@ -320,20 +331,19 @@ def simplest(models: dict[str, Any], chosen: str) -> str:
     return chosen
 
 
-def with_doubt(models: dict[str, Any], chosen: str) -> Choice:
-    """5. The evidence of the chosen division, weakened by strong evidence for another one."""
+def with_doubt(models: dict[str, Any], densities: dict[str, float], chosen: str) -> Choice:
+    """5. The evidence of the chosen division, weakened by what speaks for another one."""
     choice: Choice = models[chosen].evidence_
     if choice.strength != "strong":
         return choice
     for shape, other in models.items():
-        if shape != chosen and other.evidence_.strength == "strong":
-            agreement = adjusted_rand_score(models[chosen].labels_, other.labels_)
-            if agreement < AGREE:
-                remark = (
-                    f"clusters of shape '{shape}' would be {other.n_clusters_}, also with strong "
-                    "evidence, but explain held-out rows less well"
-                )
-                return replace(
-                    choice, strength="moderate", support=0.5, remarks=(*choice.remarks, remark)
-                )
+        gain = densities[shape] - densities[chosen] if densities else 0.0
+        strong = other.evidence_.strength == "strong"
+        if shape == chosen or not (strong or steady_gain(other, gain)):
+            continue
+        if adjusted_rand_score(models[chosen].labels_, other.labels_) < AGREE:
+            why = "have strong evidence too" if strong else "explain held-out rows better"
+            remark = f"{other.n_clusters_} clusters of shape '{shape}' {why}"
+            remarks = (*choice.remarks, remark)
+            return replace(choice, strength="moderate", support=0.5, remarks=remarks)
     return choice

@@ -14,6 +14,8 @@ uniform clouds are explained best by the kernel density, whatever Gaussians are 
 The rows are divided by content, not by order: a shuffled table gives the same figures.
 """
 
+from collections.abc import Sequence
+
 import numpy as np
 from scipy.linalg import solve_triangular
 from scipy.spatial import cKDTree
@@ -23,8 +25,9 @@ MAX_ROWS = 1200  # rows that are looked at; the standard error of the mean is th
 MAX_COLUMNS = 10  # principal components that are kept: kernels see little in more
 MIN_ROWS = 40  # fewer rows cannot be divided and compared
 PRIOR_ROWS = 1.0  # the variance of all rows counts like this many rows in each cluster
-NEIGHBOURS = (5, 10, 20)  # k of the kernel density; the best on the held-out rows counts
+NEIGHBOURS = (5, 10, 20)  # k of the kernel density
 WIDTHS = (0.25, 0.35, 0.5, 0.7, 1.0)  # kernel widths as a share of the distance to that neighbour
+KERNELS = tuple((k, width) for k in NEIGHBOURS for width in WIDTHS)  # the best of them counts
 
 
 def sketch(X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -83,11 +86,13 @@ def gaussian_density(
     return float(logsumexp(logs, axis=0).mean() - 0.5 * d * np.log(2 * np.pi))
 
 
-def kernel_density(rows: np.ndarray, others: np.ndarray) -> float:
-    """The mean log density of `others` under kernels around `rows`, of the best width.
+def kernel_density(
+    rows: np.ndarray, others: np.ndarray, kernels: Sequence[tuple[int, float]] = KERNELS
+) -> tuple[float, tuple[int, float]]:
+    """The mean log density of `others` under kernels around `rows`, and the kernel that is best.
 
-    Repeated rows count once for the distance to a neighbour: rounded numbers would otherwise have
-    kernels without width, and a density without bound.
+    Repeated rows count once for the distance to a neighbour: kernels around them would otherwise
+    have no width, and a density without bound.
     """
     n, d = rows.shape
     squares = np.square(others).sum(axis=1)[:, None] + np.square(rows).sum(axis=1)
@@ -95,19 +100,19 @@ def kernel_density(rows: np.ndarray, others: np.ndarray) -> float:
     distinct = np.unique(rows, axis=0)
     last = len(distinct) - 1
     if last == 0:
-        return np.inf
+        return np.inf, kernels[0]
     reach = cKDTree(distinct).query(rows, min(max(NEIGHBOURS), last) + 1)[0]
-    best = -np.inf
-    for k in NEIGHBOURS:
-        far = reach[:, min(k, last)]
-        for h in (width * far for width in WIDTHS):
-            logs = squares * (-0.5 / (h * h)).astype(np.float32)
-            logs -= (d * np.log(h)).astype(np.float32)
-            top = logs.max(axis=1, keepdims=True)
-            logs -= top
-            sums = np.exp(logs, out=logs).sum(axis=1)
-            best = max(best, float((np.log(sums) + top[:, 0]).mean(dtype=np.float64)))
-    return best - np.log(n) - 0.5 * d * np.log(2 * np.pi)
+    found = []
+    for k, width in kernels:
+        h = width * reach[:, min(k, last)]
+        logs = squares * (-0.5 / (h * h)).astype(np.float32)
+        logs -= (d * np.log(h)).astype(np.float32)
+        top = logs.max(axis=1, keepdims=True)
+        logs -= top
+        sums = np.exp(logs, out=logs).sum(axis=1)
+        found.append(float((np.log(sums) + top[:, 0]).mean(dtype=np.float64)))
+    best = int(np.argmax(found))
+    return found[best] - np.log(n) - 0.5 * d * np.log(2 * np.pi), kernels[best]
 
 
 def loss_by_shape(X: np.ndarray, labels: np.ndarray) -> float:
@@ -137,6 +142,8 @@ def explain(X: np.ndarray, divisions: dict[str, np.ndarray]) -> dict[str, float]
                 means.append(gaussian_density(rows[used], labels[at][used], others, long=long))
             options.append(float(np.mean(means)))
         if shape == "any":
-            options.append(float(np.mean([kernel_density(a, b) for a, b, _ in parts])))
+            first, kernel = kernel_density(*parts[0][:2])
+            second, _ = kernel_density(*parts[1][:2], [kernel])
+            options.append((first + second) / 2)
         found[shape] = max(options)
     return found
