@@ -34,7 +34,7 @@ from madbayes.graph.input import check_graph, connected_part
 from madbayes.graph.kernel_cut import kernel_dp_means, least_sigma, objective, to_lambda
 from madbayes.graph.levels import Parts, contracted, reordered
 from madbayes.graph.move_kernels import settle
-from madbayes.graph.planted import ladder
+from madbayes.graph.planted import descend, polished
 from madbayes.graph.search import combine, measure, one_run
 
 CUTS = pytest.mark.parametrize("cut", ["normalized", "ratio"])
@@ -794,14 +794,19 @@ def test_leaves_are_folded_into_what_they_hang_on():
 def test_the_gain_of_edges_held_out_is_the_formula():
     A, labels = planted(60, 3, 6, 0.2)
     graph = connected_part(check_graph(A), "normalized")[0]
-    u, v = (each[::7] for each in sp.triu(A).coords)
-    rest = held_out.without(graph, u, v)
+    folds = [held_out.without(graph, fold) for fold in range(held_out.FOLDS)]
+    assert sorted(e for _, u, v, _ in folds for e in zip(u, v, strict=True)) == sorted(
+        zip(*sp.triu(A).coords, strict=True)
+    )  # each edge is held out once
+    rest, u, v, weight = folds[3]
     B = A.toarray()
     B[u, v] = B[v, u] = 0
     np.testing.assert_array_equal(2 * rest.matrix().toarray(), B)  # weights are below 1
+    np.testing.assert_array_equal(2 * rest.delta, B.sum(axis=1))
+    np.testing.assert_array_equal(weight, 0.5)
     component = sp.csgraph.connected_components(A)[1]
     inside, anywhere, apart, variance, total = held_out.predicted(
-        rest, component, labels, u, v, np.ones(u.size)
+        rest, component, measure(rest, labels), u, v, np.ones(u.size)
     )
     known = (B.sum(axis=1)[u] > 0) & (B.sum(axis=1)[v] > 0)
     p, q = reference_planted.held_out_shares(B, labels, u[known], v[known])
@@ -821,7 +826,13 @@ def test_the_gain_of_edges_held_out_is_the_formula():
 def test_no_move_of_a_node_raises_the_modularity_of_a_rung(gamma):
     A, _ = planted(120, 6, 8, 0.3)
     graph = connected_part(check_graph(A), "normalized")[0]
-    labels = ladder(graph, np.array([4.0, gamma]), 2)[1]
+    gammas = np.array([4.0, gamma])
+    *_, last = descend(graph, gammas)
+    labels = polished(graph, gammas, last.labels, 2)
+    measured = measure(graph, last.labels)
+    order = np.argsort(np.unique(last.labels, return_index=True)[1])
+    np.testing.assert_allclose(last.cut[order], measured.cut)
+    np.testing.assert_allclose(last.weight[order], measured.weight)
     value = reference_planted.modularity(A.toarray(), labels, gamma)
     assert value == pytest.approx(planted_partition.modularity(graph, labels, gamma))
     for i in range(120):

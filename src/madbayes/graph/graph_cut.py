@@ -198,9 +198,9 @@ class GraphCut(SaveMixin, LayersMixin, ClusterMixin, BaseEstimator):
         graph, used = connected_part(A, self.cut)
         path = None
         forget(self)
-        with workers(self.n_jobs, enough=graph.indices.size >= SHARED) as run:
+        with workers(self.n_jobs, enough=graph.indices.size >= SHARED):
             if resolution == "auto":
-                found = find_path(graph, self.cut, run, n_init * effort)
+                found = find_path(graph, self.cut, n_init * effort)
                 path = spread(found.path, used, A.shape[0])
                 resolution = path.best().resolution
             if not used.size:
