@@ -21,7 +21,7 @@ from sklearn.metrics import adjusted_rand_score
 from sklearn.metrics import normalized_mutual_info_score as nmi
 from sklearn.neighbors import kneighbors_graph
 
-from madbayes import GraphCut, cli, penalties
+from madbayes import GraphCut, cli, load, penalties
 from madbayes._rows.threads import workers
 from madbayes.graph import descent, held_out, levels
 from madbayes.graph import input as graph_input
@@ -805,14 +805,14 @@ def test_the_gain_of_edges_held_out_is_the_formula():
     np.testing.assert_array_equal(2 * rest.delta, B.sum(axis=1))
     np.testing.assert_array_equal(weight, 0.5)
     component = sp.csgraph.connected_components(A)[1]
-    inside, anywhere, apart, variance, total = held_out.predicted(
+    inside, anywhere, apart, squares, total = held_out.predicted(
         rest, component, measure(rest, labels), u, v, np.ones(u.size)
     )
     known = (B.sum(axis=1)[u] > 0) & (B.sum(axis=1)[v] > 0)
     p, q = reference_planted.held_out_shares(B, labels, u[known], v[known])
     assert (inside / total, anywhere / total) == pytest.approx((p, q))
     assert component.max() == 0 and apart == pytest.approx(anywhere)
-    assert variance == pytest.approx(total * q * (1 - q))
+    assert squares == total == known.sum()
     gain = held_out.gains(*(np.array([x]) for x in (inside, anywhere, total)))[0]
     assert gain == pytest.approx(reference_planted.gain(p, q))
     assert held_out.gains(*np.array([[1.0], [2.0], [3.0]]))[0] == 0  # fewer than by chance
@@ -842,13 +842,33 @@ def test_no_move_of_a_node_raises_the_modularity_of_a_rung(gamma):
             assert reference_planted.modularity(A.toarray(), other, gamma) <= value + 1e-9
 
 
-def test_layers_are_nested():
+def nested_groups():
     """Twelve groups in four groups of three."""
     r = np.random.default_rng(0)
     fine = np.repeat(np.arange(12), 20)
     near, far = fine[:, None] == fine, fine[:, None] // 3 == fine // 3
     A = np.triu(r.random((240, 240)) < np.where(near, 0.6, np.where(far, 0.12, 0.01)), 1)
-    A = (A + A.T).astype(float)
+    return (A + A.T).astype(float), fine
+
+
+def test_groups_that_are_not_nested_have_one_layer(tmp_path):
+    """Links between communities that go anywhere make no coarser layer, those inside no finer."""
+    flat = planted(1500, 30, 16, 0.3)[0], planted(1000, 10, 20, 0.4, seed=2)[0]
+    for A in flat:
+        model = GraphCut().fit(A)
+        assert len(model.cluster_layers_) == 1
+        np.testing.assert_array_equal(model.cluster_layers_[0], model.labels_)
+    for A in (flat[0], nested_groups()[0]):
+        model = GraphCut().fit(A)
+        model.save(tmp_path / "model.npz")
+        kept = load(tmp_path / "model.npz")
+        assert len(kept.cluster_layers_) == len(model.cluster_layers_)
+        for one, other in zip(kept.cluster_layers_, model.cluster_layers_, strict=True):
+            np.testing.assert_array_equal(one, other)
+
+
+def test_layers_are_nested():
+    A, fine = nested_groups()
     model = GraphCut().fit(A)
     layers = model.cluster_layers_
     assert [len(np.unique(layer)) for layer in layers] == [12, 4]

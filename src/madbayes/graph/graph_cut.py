@@ -17,7 +17,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
 from madbayes._model.fitting import check_effort, forget, keep_choice
-from madbayes._model.layers import LayersMixin
+from madbayes._model.layers import LayersMixin, Level
 from madbayes._rows.checks import check_choice, check_count
 from madbayes._rows.threads import workers
 from madbayes._storage.saving import SaveMixin
@@ -228,8 +228,8 @@ class GraphCut(SaveMixin, LayersMixin, ClusterMixin, BaseEstimator):
         self.n_clusters_ = division.k
         if path is not None:
             keep_choice(self, path, division.k, resolution)
-            if self.algorithm == "search":
-                self._keep_finer([by_weight(graph, layer) for layer in found.layers], used)
+            if self.algorithm == "search" and found.layers:
+                self._keep_layers([by_weight(graph, layer) for layer in found.layers], used)
         self.resolution_ = resolution
         self.conductance_ = division.terms[rank]
         self.cut_ = float(self.conductance_.sum())
@@ -241,15 +241,26 @@ class GraphCut(SaveMixin, LayersMixin, ClusterMixin, BaseEstimator):
         self.converged_ = result.converged
         return self
 
-    def _keep_finer(self, layers: list[np.ndarray], used: np.ndarray) -> None:
-        """The layers that divide the communities further, for `cluster_layers_`."""
-        finer = [layer for layer in layers if layer.max() + 1 > self.n_clusters_]
-        if not finer:
+    def _keep_layers(self, layers: list[np.ndarray], used: np.ndarray) -> None:
+        """The layers that divide the communities further, and those that join them."""
+        sizes = [int(layer.max(initial=-1)) + 1 for layer in layers]
+        own = sizes.index(self.n_clusters_)
+        _, first = np.unique(self.labels_[used], return_index=True)  # a node of each community
+        self._coarser = np.array([layer[first] for layer in layers[own + 1 :]], np.int32).reshape(
+            -1, self.n_clusters_
+        )
+        if own == 0:
             return
         self._finest = np.full(self.labels_.size, -1, np.int32)
-        self._finest[used] = finer[0]
-        _, first = np.unique(finer[0], return_index=True)  # a node of each finest community
-        self._finer = np.array([layer[first] for layer in finer], np.int32)
+        self._finest[used] = layers[0]
+        _, first = np.unique(layers[0], return_index=True)
+        self._finer = np.array([layer[first] for layer in layers[:own]], np.int32)
+
+    def _layers(self) -> tuple[np.ndarray, list[Level]]:
+        """Labels, and the coarser layers, finest first."""
+        self._after_auto("path_", "cluster_layers_")
+        groups = vars(self).get("_coarser", ())
+        return self.labels_, [Level(int(group.max()) + 1, np.inf, group) for group in groups]
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -15,6 +15,9 @@
    gain at least `NEARLY` of the highest gain. The gain alone would cut graphs of nearest neighbours
    into small cells, which predict their edges well but lie elsewhere each time; agreement alone
    would take a few nodes far off.
+5. *Layers.* A coarser division adds to the one taken if edges held out between its communities keep
+   to the coarser ones beyond chance; a finer one if those inside of its communities keep to the
+   finer ones. (Planted communities without a hierarchy have neither.)
 """
 
 from dataclasses import dataclass
@@ -45,8 +48,9 @@ class Evidence:
     gain: np.ndarray  # 2. for each division
     z: np.ndarray  # 2. standard errors of p - q
     agreement: np.ndarray  # 3. for each division
-    best: int | None  # None: nothing is predicted beyond chance
-    stability: float  # the share of halves of the repetitions that say the same number
+    best: int | None = None  # None: nothing is predicted beyond chance
+    stability: float = 0.0  # the share of halves of the repetitions that say the same number
+    layer: np.ndarray | None = None  # 5. for each division whether it adds to the best one
 
     def supported(self) -> np.ndarray:
         """4. The divisions among which agreement decides."""
@@ -82,7 +86,7 @@ def weigh(graph: Graph, component: np.ndarray, gammas: np.ndarray, repetitions: 
     gain, z, agreement, _ = summed(each)
     best = chosen(gain, z, agreement)
     if best is None:
-        return Ladders(divisions, Evidence(gain, z, agreement, None, 0.0))
+        return Ladders(divisions, Evidence(gain, z, agreement))
     numbers = np.array([division.k for division in divisions])
     half = -(-len(each) // 2)
     says = []
@@ -92,14 +96,31 @@ def weigh(graph: Graph, component: np.ndarray, gammas: np.ndarray, repetitions: 
         says.append(
             own is not None and abs(some[3][own] * numbers[own] / numbers[best] - 1) <= TOLERANCE
         )
-    return Ladders(divisions, Evidence(gain, z, agreement, best, float(np.mean(says))))
+    layer = adds_to(best, each)
+    return Ladders(divisions, Evidence(gain, z, agreement, best, float(np.mean(says)), layer))
+
+
+def adds_to(best: int, each: np.ndarray) -> np.ndarray:
+    """5. Which divisions say something of edges held out that the best one does not."""
+    inside, _, apart, squares, total, _, _ = each.sum(axis=0).T
+    finer = np.arange(len(inside)) < best
+    of = np.where(finer, inside[best], total - inside[best])  # edges inside of, between communities
+    also = np.where(finer, inside, inside - inside[best])
+    with np.errstate(divide="ignore", invalid="ignore"):
+        q = np.where(
+            finer, apart / apart[best], (apart - apart[best]) / (total - apart[best])
+        ).clip(0.0, 1.0)
+        z = (also - q * of) / np.sqrt(q * (1 - q) * squares * of / total)
+        return np.isfinite(z) & (z > BEYOND_CHANCE)
 
 
 def summed(each: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """2 and 3 of some repetitions, for each division: gain, z, agreement, and how many times as
     many clusters the repetitions have."""
-    inside, anywhere, apart, variance, total, agreement, _ = each.sum(axis=0).T
+    inside, anywhere, apart, squares, total, agreement, _ = each.sum(axis=0).T
     with np.errstate(divide="ignore", invalid="ignore"):
+        q = apart / total
+        variance = q * (1 - q) * squares
         z = np.where(variance > 0, (inside - apart) / np.sqrt(variance), 0.0)
     ratio = np.median(each[:, :, 6], axis=0)
     return gains(inside, anywhere, total), z, agreement / len(each), ratio
@@ -128,7 +149,7 @@ def predicted(
 ) -> tuple[float, float, float, float, float]:
     """2. Of the edges (u, v) whose ends are known to the rest of the graph: the weight inside of
     communities; the weight expected there, and expected if edges keep to their component; the
-    variance of the latter; and the weight of all."""
+    squares of the weights; and the weight of all."""
     known = (rest.delta[u] > 0) & (rest.delta[v] > 0)
     u, v, weight = u[known], v[known], weight[known]
     labels, degree, whole = division.labels, division.weight, np.bincount(component, rest.w)
@@ -138,8 +159,7 @@ def predicted(
     anywhere = float((degree / total) @ (degree / total))
     apart = float((degree / np.maximum(whole[of], TINIEST)) @ (degree / total))
     inside, all_of = float(weight[labels[u] == labels[v]].sum()), float(weight.sum())
-    variance = apart * (1 - apart) * float(weight @ weight)
-    return inside, anywhere * all_of, apart * all_of, variance, all_of
+    return inside, anywhere * all_of, apart * all_of, float(weight @ weight), all_of
 
 
 def agreed(rest: Graph, found: Division, full: Division) -> tuple[float, float]:

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
+from madbayes._model.layers import APART
 from madbayes._rows.checks import check_choice
 from madbayes._rows.threads import workers
 from madbayes.graph.descent import Division
@@ -109,7 +110,7 @@ def find_path(graph: Graph, cut: str, effort: float = 1.0) -> Found:
     choice = supported_choice(evidence, divisions, core)
     path = price([*divisions, whole], evidence.best, graph, choice)
     agreement = float(evidence.agreement[evidence.best])
-    return Found(path, taken, layers(graph, evidence, divisions), agreement)
+    return Found(path, taken, layers(graph, evidence, divisions, whole.k), agreement)
 
 
 def of_all(graph: Graph, core: Core, division: Division, unit: float) -> Division:
@@ -175,23 +176,27 @@ def supported_choice(evidence: Evidence, divisions: list[Division], core: Core) 
     )
 
 
-def layers(graph: Graph, evidence: Evidence, divisions: list[Division]) -> list[np.ndarray]:
-    """Nested divisions, finest first: the one taken, and those that edges held out support and on
-    which repetitions agree better than on those next to them."""
+def layers(
+    graph: Graph, evidence: Evidence, divisions: list[Division], pieces: int
+) -> list[np.ndarray]:
+    """Nested divisions, finest first: the one taken, and those that say more of edges held out and
+    on which repetitions agree better than on those next to them. Connected `pieces` are none."""
     best = evidence.best
-    assert best is not None
-    around = np.r_[-1.0, evidence.agreement, -1.0]
-    peak = (around[1:-1] >= around[:-2]) & (around[1:-1] >= around[2:])
-    peak &= evidence.supported() & (evidence.agreement >= AGREE[0])
+    assert best is not None and evidence.layer is not None
+    divided_at_all = np.array([division.k > pieces for division in divisions])
+    agreement = np.where(divided_at_all, evidence.agreement, -1.0)
+    around = np.r_[-1.0, agreement, -1.0]
+    peak = (agreement >= around[:-2]) & (agreement >= around[2:])
+    peak &= evidence.layer & (agreement >= AGREE[0])
     found = [divisions[best].labels]
     for i in np.flatnonzero(peak[best + 1 :]) + best + 1:
-        fine, coarse = found[-1], divisions[i].labels
-        nested = without_gaps(most_common(fine, coarse)[fine])
-        if nested.max() < fine.max():
+        fine = found[-1]
+        nested = without_gaps(most_common(fine, divisions[i].labels)[fine])
+        if APART * (nested.max() + 1) <= fine.max() + 1:
             found.append(nested)
     for i in np.flatnonzero(peak[:best])[::-1]:
         fine = divided(graph, found[0], divisions[i].labels)
-        if fine.max() > found[0].max():
+        if fine.max() + 1 >= APART * (found[0].max() + 1):
             found.insert(0, fine)
     return found
 
