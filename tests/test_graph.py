@@ -573,6 +573,34 @@ def test_loops_repeated_edges_and_weights_in_auto():
     assert same(GraphCut().fit(weighted).labels_, labels)
 
 
+def test_edge_lists_keep_their_names():
+    A, labels = ring_of_cliques(4, 5)
+    names = [f"n{i}" for i in np.random.default_rng(0).permutation(20)]
+    pairs = [(names[i], names[j]) for i, j in zip(*np.nonzero(np.triu(A)), strict=True)]
+    model = GraphCut(0.5, random_state=0).fit(pairs)
+    assert sorted(model.node_names_) == sorted(names) and model.node_names_[:2] == [*pairs[0]]
+    assert same(model.labels_, [labels[names.index(name)] for name in model.node_names_])
+    weighted = GraphCut(0.5).fit([("a", "b", 1.0), ("b", "c", 9.0), ("c", "d", 1), ("b", "c", 1)])
+    twice = GraphCut(0.5).fit([("a", "b"), *[("b", "c")] * 10, ("c", "d")])
+    assert weighted.node_names_ == [*"abcd"]
+    assert weighted.objective_ == twice.objective_
+    loops = GraphCut(0.5).fit([(7, 7), (7, 8)])
+    assert (loops.node_names_, loops.n_clusters_) == ([7, 8], 1)
+    with pytest.raises(ValueError, match=r"Negative values.*\(0, 1\) has weight -1"):
+        GraphCut().fit([("a", "b", -1.0)])
+
+
+def test_igraph_itself():
+    igraph = pytest.importorskip("igraph")
+    A, labels = ring_of_cliques(4, 5)
+    graph = igraph.Graph(np.c_[np.nonzero(np.triu(A))].tolist())
+    assert same(GraphCut(0.5, random_state=0).fit(graph).labels_, labels)
+    with pytest.raises(ValueError, match=r"bipartite.*Project it"):
+        GraphCut().fit(igraph.Graph.Bipartite([0, 0, 1, 1], [(0, 2), (1, 3)]))
+    with pytest.warns(UserWarning, match="directed.*its reverse are added"):
+        GraphCut(0.5).fit(igraph.Graph([(0, 1), (1, 2)], directed=True))
+
+
 def test_networkx_itself():
     A, labels = ring_of_cliques(4, 5)
     u, v = np.nonzero(np.triu(A))
@@ -583,6 +611,10 @@ def test_networkx_itself():
     graph.add_edges_from(edges)
     assert same(GraphCut(0.5, random_state=0).fit(graph).labels_, labels)
     assert same(GraphCut(0.5, random_state=0).fit(nx.MultiGraph(graph)).labels_, labels)
+    with pytest.raises(ValueError, match=r"bipartite.*Project it"):
+        GraphCut().fit(nx.davis_southern_women_graph())
+    with pytest.warns(UserWarning, match="directed.*its reverse are added"):
+        GraphCut(0.5).fit(nx.DiGraph([(0, 1), (1, 2)]))
 
 
 def test_names_of_nodes_are_kept():

@@ -131,7 +131,7 @@ class GraphCut(SaveMixin, LayersMixin, ClusterMixin, BaseEstimator):
     objective_history_ : array, n_iter_, converged_
         The objective after each pass or run; never rises.
     node_names_ : list or None
-        The nodes of a networkx or igraph graph, in the order of `labels_`.
+        The nodes of a graph that has names for them, in the order of `labels_`; None for a matrix.
     n_features_in_, feature_names_in_
 
     Notes
@@ -181,9 +181,13 @@ class GraphCut(SaveMixin, LayersMixin, ClusterMixin, BaseEstimator):
 
         Parameters
         ----------
-        X : adjacency, dense or sparse, or a networkx or igraph graph
-            Weights of 0 and missing entries are no edges. Of a graph object the edge attribute
-            "weight" counts where it exists, and nodes are in its own order.
+        X : adjacency, edge list, or a networkx, igraph or AnnData object
+            An adjacency is dense or sparse; weights of 0 and missing entries are no edges. An edge
+            list is a list of tuples (node, node) or (node, node, weight); nodes are in the order in
+            which they appear. Of a networkx or igraph graph the edge attribute "weight" counts
+            where it exists, of AnnData ``obsp["connectivities"]``; nodes are in their own order.
+            Repeated edges are added up. Directed graphs are made undirected with a warning: an edge
+            and its reverse are added. Bipartite graphs are refused.
         y : ignored
         """
         A = check_graph(X, self)
