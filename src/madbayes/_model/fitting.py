@@ -14,7 +14,8 @@ from madbayes.howmany.staircase import Staircase
 
 AUTOMATIC = (  # what only some fits leave
     *("path_", "evidence_", "coreset_size_", "coreset_error_", "relaxed_bound_"),
-    *("_probabilities", "_cluster_gaps", "_finest", "_finer", "cluster_layers_", "cluster_tree_"),
+    *("_probabilities", "_cluster_gaps", "_finest", "_finer", "_coarser"),
+    *("cluster_layers_", "cluster_tree_"),
 )
 
 MANY_ROWS = 50  # rows: below, clusters of a row or two may be meant
