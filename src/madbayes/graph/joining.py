@@ -11,10 +11,11 @@ import numpy as np
 
 from madbayes._rows.progress import Stage
 from madbayes._rows.threads import Run, serial
+from madbayes.graph.smoothing_kernels import smoothing_terms
 from madbayes.graph.valley_kernels import valleys
 from madbayes.graph.valleys import Joined, depth
 
-STEPS = 100  # averages along the links
+TERMS = smoothing_terms(100)  # averages along the links
 LIMIT = 1000  # nodes of each side that are looked at, those nearest to the boundary
 HEIGHT = 0.75  # the quantile that is the height of a side
 SPARE = 2.0  # links that are added to middle and side: one more or less is chance
@@ -31,7 +32,6 @@ class Room(NamedTuple):
     J: np.ndarray
     W: np.ndarray
     V: np.ndarray
-    lanes: np.ndarray
 
 
 class Clusters:
@@ -42,7 +42,6 @@ class Clusters:
         piece: np.ndarray, unit: float, layers: float = 0.0,
     ) -> None:  # fmt: skip
         k = int(piece.max(initial=-1)) + 1
-        plain = bool(((walk == 1.0) | (walk == 0.5)).all())
         self.layers, self.unit = layers, unit
         self.spare = SPARE * float(walk.mean()) if walk.size else 1.0
         first = np.r_[0, np.cumsum(np.bincount(piece, minlength=k))]
@@ -64,7 +63,7 @@ class Clusters:
         nodes = min(2 * LIMIT, degree.size)
         self.most = nodes, int(np.sort(degree)[degree.size - nodes :].sum())  # that a kernel takes
         self.given = (
-            indptr, indices, walk, flow, plain, piece, first, links, linked,
+            indptr, indices, walk, flow, piece, first, links, linked,
             self.cluster, self.follows, self.size,
         )  # fmt: skip
 
@@ -72,18 +71,17 @@ class Clusters:
         nodes, edges = self.most
         return Room(
             np.full(self.given[0].size - 1, -1, np.int32),
-            np.empty((7, nodes + 1), np.uint32),
-            np.empty((6, 2 * nodes + 32)),
+            np.empty((6, nodes + 1), np.uint32),
+            np.empty((6, nodes + 1)),
             np.empty(edges + 1, np.uint16),
             np.empty(edges + 1),
             np.empty(edges + 1),
-            np.empty(edges + 1, np.uint64),
         )
 
     def depths(self, ones: np.ndarray, others: np.ndarray, room: Room) -> list[float]:
         """2 to 4. z of the valleys between clusters."""
         found = np.empty((3, len(ones)))
-        valleys(*self.given, ones, others, LIMIT, self.layers, STEPS, HEIGHT, *room, *found)
+        valleys(*self.given, ones, others, LIMIT, self.layers, TERMS, HEIGHT, *room, *found)
         return [depth(a, b, c, self.unit, self.spare) for a, b, c in found.T.tolist()]
 
     def now(self, a: int, b: int) -> tuple[int, ...]:
