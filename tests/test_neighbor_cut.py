@@ -14,7 +14,6 @@ from sklearn.pipeline import make_pipeline
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from madbayes import NeighborCut
-from madbayes._rows.threads import serial
 from madbayes.graph import communities, joining, neighbors, pieces, planted, samples, stages
 from madbayes.graph.input import connected_part
 from madbayes.graph.joining import Clusters
@@ -152,7 +151,7 @@ def test_joins_are_those_of_the_plain_loop():
             new = tuple(sorted(a if c == b else c for c in p))
             value = found.pop(p)[0]
             found[new] = min(value, found.get(new, (np.inf,))[0]), False
-    joined = joining.join(*given, serial)
+    joined = joining.join(*given)
     assert joined.z.tolist() == z and joined.pairs.tolist() == pairs
 
 
@@ -194,6 +193,23 @@ def test_numbers_of_neighbours_vote():
     assert decide(k10=1, k20=3, k30=1)[:3] == (10, 1, "none")
     k, few = vote({10: path(4), 14: path(2)}, (10, 14, 14))  # few rows: 20 and 30 are the same
     assert (k, few.best().number) == (14, 2)
+
+
+def test_the_last_number_of_neighbours_is_asked_where_the_others_find_clusters(monkeypatch):
+    asked, join_pieces = [], pieces.join_pieces
+
+    def count(linked, *rest):
+        asked.append(linked.nearest.shape[1])
+        return join_pieces(linked, *rest)
+
+    monkeypatch.setattr(pieces, "join_pieces", count)
+    X = np.random.default_rng(0).normal(size=(2000, 2))
+    assert NeighborCut(n_jobs=1).fit(X).n_clusters_ == 1
+    assert asked == [10, 15]
+    asked.clear()
+    X[1000:] += 8
+    assert NeighborCut(n_jobs=1).fit(X).n_clusters_ == 2
+    assert asked == [10, 15, 30]
 
 
 def test_asked_neighbours_seeds_and_order_of_the_rows_do_not_matter():
