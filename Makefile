@@ -30,7 +30,7 @@ help:
 	@sed -n 's/^# \(make .*\)/\1/p' Makefile
 
 demo: $(VENV)/.installed-demo
-	$(BIN)/madbayes cluster examples/old_faithful.csv --out $(OUT)
+	$(BIN)/madbayes cluster examples/old_faithful.csv --out $(OUT) --plot
 	@echo "Open $(OUT)/report.html in a browser."
 
 test: lint

@@ -13,8 +13,9 @@ from madbayes._rows.checks import check_choice, check_count, check_penalty
 from madbayes.howmany.staircase import Staircase
 
 AUTOMATIC = (  # what only some fits leave
-    *("path_", "evidence_", "coreset_size_", "coreset_error_"),
-    *("_probabilities", "_cluster_gaps", "_finest", "_finer", "cluster_layers_", "cluster_tree_"),
+    *("path_", "evidence_", "coreset_size_", "coreset_error_", "relaxed_bound_"),
+    *("_probabilities", "_cluster_gaps", "_finest", "_finer", "_coarser"),
+    *("cluster_layers_", "cluster_tree_"),
 )
 
 MANY_ROWS = 50  # rows: below, clusters of a row or two may be meant
@@ -55,7 +56,8 @@ def begin(model: Any, *names: str, of: str = "cluster") -> Options:
     forget(model)
     penalty = check_penalty(getattr(model, "penalty", 1.0), *names, of=of)
     if hasattr(model, "algorithm"):
-        check_choice("algorithm", model.algorithm, "search", "paper")
+        known = getattr(model, "_algorithms", ("search", "paper"))
+        check_choice("algorithm", model.algorithm, *known)
     if hasattr(model, "order"):
         check_choice("order", model.order, "given", "random")
     cap = getattr(model, "max_clusters", getattr(model, "max_components", None))

@@ -105,6 +105,8 @@ class Encoder:
 
     def _part(self, value: Any, name: str) -> Any:
         tree: dict[str, Any] = {"class": type(value).__name__}
+        if hasattr(value, "_finish_novelty"):
+            value._finish_novelty()
         state = dict(vars(value))
         state.pop("_skl_callbacks", None)  # they belong to the process, not to the model
         if isinstance(value, BaseEstimator):

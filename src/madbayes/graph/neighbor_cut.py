@@ -173,11 +173,11 @@ class NeighborCut(
         effort = check_effort(self.effort)
         rng = check_random_state(self.random_state)
         forget(self)
-        with workers(self.n_jobs) as run:
+        with workers(self.n_jobs):
             linked, wide, among = self._link(X, rng, resolution == "auto" and hint is None)
             graph, used = connected_part(linked.A, "normalized")
             if resolution == "auto":
-                how = tried(self.n_neighbors), self.weights, effort, hint, run
+                how = tried(self.n_neighbors), self.weights, effort, hint
                 labels, self.path_ = divide(Known(linked, self._neighbours, wide, among, *how))
                 self.evidence_ = self.path_.best()
                 division = measure(graph, labels[used]) if used.size else NOTHING

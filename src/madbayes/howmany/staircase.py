@@ -7,7 +7,7 @@ or communities. Communities *earn* their resolution θ, Cut - θk, so λ = -θ t
 read on its rising side.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from html import escape
 from importlib import import_module
@@ -22,6 +22,8 @@ from madbayes._rows.threads import workers
 Of = Literal["cluster", "feature", "community"]
 MANY_STEPS = 50  # steps of a path that a notebook shows
 Strength = Literal["none", "weak", "moderate", "strong"]
+
+RUNNERS_UP = 5  # numbers that a choice names beside its own, at most
 
 
 @dataclass(frozen=True, repr=False)
@@ -212,6 +214,42 @@ class Staircase:
         head = (count(2, self.of)[2:], f"{price} from", "to", "error")
         return as_html(repr(self), [head, *rows[:MANY_STEPS]])
 
+    def decide(
+        self,
+        number: int,
+        reason: str,
+        *,
+        scores: Mapping[int, float],
+        support: float,
+        price: float | None = None,
+        also: int | None = None,
+        **more: Any,
+    ) -> "Staircase":
+        """The staircase with the choice of `number` groups. Every estimator makes its choice here.
+
+        `scores` belong to the numbers that were examined, and a higher score is better. The five
+        best of the other numbers, and the number `also`, are the runners-up. Unless they are given,
+        the strength of the evidence follows from the `support`, and the price is the middle of the
+        step. One cluster (no feature) is no finding: its support is 0, its evidence "none". `more`
+        are further attributes of the `Choice`.
+        """
+        found = number > (0 if self.of == "feature" else 1)
+        others = sorted(scores, key=lambda k: (-scores[k], k))[: RUNNERS_UP + 1]
+        others = [k for k in others if k != number][:RUNNERS_UP]
+        if also is not None and also not in (number, *others):
+            others.append(also)
+        made: dict[str, Any] = {
+            "number": number,
+            "price": self.price_of(number) if price is None else price,
+            "strength": in_words(support) if found else "none",
+            "support": support if found else 0.0,
+            "reason": reason,
+            "runners_up": tuple((k, scores.get(k, 0.0)) for k in others),
+            "score": scores.get(number, 0.0),
+            "of": self.of,
+        }
+        return replace(self, choice=Choice(**(made | more)), scores=dict(scores))
+
     # The same under the names of each family
 
     @property
@@ -257,6 +295,12 @@ class Staircase:
         if high <= 0:  # all rows equal: any price
             return 1.0
         return float(np.sqrt(low) * np.sqrt(high)) if low > 0 else high / 2
+
+    def price_of(self, number: int) -> float:
+        """The price in the middle of the step with so many groups; of the first step where there is
+        none."""
+        step = self.step_of(number)
+        return self.middle(0 if step is None else step)
 
     def widths(self) -> np.ndarray:
         """√number·log(high/low) of each step; 0 of steps without an end."""
