@@ -153,7 +153,7 @@ def draw_table(r, name, small):
 
 def draw_graph(r, small):
     n = int(np.exp(r.uniform(0, np.log(40 if small else 1500))))
-    A = sp.random_array((n, n), density=min(1.0, r.choice([0.5, 2.0, 6.0]) / n), rng=r)
+    A = sp.random(n, n, density=min(1.0, r.choice([0.5, 2.0, 6.0]) / n), random_state=r)
     A = sp.csr_array(A + A.T) * r.choice([1.0, 1e-100, 1e100])
     if r.random() < 0.7:
         A.setdiag(0)

@@ -266,3 +266,19 @@ def test_a_penalty_that_looks_like_a_number_of_clusters_is_noticed():
         warnings.simplefilter("error")
         madbayes.DPMeans(200, random_state=0).fit(ROWS)
         madbayes.DPMeans(3, random_state=0).fit(ROWS[:20])  # so few rows may be meant
+
+
+def test_pictures_take_a_model_and_its_rows():
+    pytest.importorskip("matplotlib")
+    model = madbayes.DPMeans(random_state=0).fit(ROWS)
+    drawn = [madbayes.plots.scatter(*given) for given in ((model, ROWS), (ROWS, model))]
+    one, other = ([c.get_offsets().tolist() for c in ax.collections] for ax in drawn)
+    assert one == other
+    assert len(madbayes.plots.path(model).lines) == len(madbayes.plots.path(model.path_).lines)
+    groups = np.repeat([0, 1, 2], 100)
+    figure = madbayes.plots.groups(model, ROWS, groups)
+    assert len(figure.axes) == len(madbayes.plots.groups(ROWS, model.labels_, groups).axes)
+    usage = madbayes.plots.group_usage(model, groups).images[0].get_array()
+    np.testing.assert_array_equal(
+        usage, madbayes.plots.group_usage(model.labels_, groups).images[0].get_array()
+    )

@@ -80,7 +80,7 @@ def best_shares(
     limits = np.r_[np.full(m, glob), local - parts]
     found = linprog(
         cost,
-        A_ub=sp.hstack([sp.csr_array(above), -sp.eye_array(m + n)], format="csr"),
+        A_ub=sp.hstack([sp.csr_array(above), -sp.csr_array(sp.eye(m + n))], format="csr"),
         b_ub=limits,
         bounds=[(0, 1), (0, 1), *[(0, None)] * (m + n)],
     )

@@ -23,10 +23,10 @@ def neighbour_graph(X: Any, s: np.ndarray, n_neighbors: int, n_jobs: int | None)
     eigenvalues are those of D^-½ A D^-½. A row of weight s counts as s equal rows.
     """
     near = kneighbors_graph(X, n_neighbors, include_self=True, n_jobs=n_jobs)
-    weights = sp.diags_array(s)
+    weights = sp.csr_array(sp.diags(s))  # SciPy 1.11 has no diags_array
     A = sp.csr_array(weights @ (near + near.T) @ weights) / 2
     degree = np.asarray(A.sum(axis=1)).ravel()
-    inverse = sp.diags_array(1 / degree)
+    inverse = sp.csr_array(sp.diags(1 / degree))
     return sp.csr_array(inverse @ A @ inverse), degree
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from madbayes.plots._palette import assign_colors
-from madbayes.plots._scatter import _as_arrays, _new_axes, _project
+from madbayes.plots._scatter import _as_arrays, _new_axes, _of_model, _project
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -36,8 +36,9 @@ def groups(
     ----------
     X : array-like of shape (n_samples, n_features)
         The rows. Of more than two columns, two principal components are drawn.
-    labels : array-like of shape (n_samples,)
+    labels : array-like of shape (n_samples,), or fitted model
         The (global) cluster of each row, from 0, as in `HardHDP.labels_`.
+        ``groups(model, X, groups)`` takes them from the model.
     groups : array-like of shape (n_samples,)
         The group of each row.
     centers : array-like of shape (n_clusters, n_features), optional
@@ -54,6 +55,10 @@ def groups(
     -------
     matplotlib.figure.Figure
     """
+    if hasattr(X, "labels_"):  # (model, X, groups)
+        X, labels = labels, X
+    if hasattr(labels, "labels_"):
+        labels, centers = _of_model(labels, X, centers)
     if feature_names is None:
         feature_names = [str(name) for name in getattr(X, "columns", ())]
     X, labels, centers = _as_arrays(X, labels, centers)
@@ -104,7 +109,7 @@ def group_usage(labels: Any, groups: Any, *, title: str | None = None, ax: Any =
 
     Parameters
     ----------
-    labels : array-like of shape (n_samples,)
+    labels : array-like of shape (n_samples,), or fitted model
         The (global) cluster of each row, from 0; rows with a negative label do not count.
     groups : array-like of shape (n_samples,)
         The group of each row. Groups that use the same clusters stand together.
@@ -116,7 +121,7 @@ def group_usage(labels: Any, groups: Any, *, title: str | None = None, ax: Any =
     -------
     matplotlib.axes.Axes
     """
-    labels = np.asarray(labels)
+    labels = np.asarray(getattr(labels, "labels_", labels))
     names, code = _check(groups, len(labels))
     counted = labels >= 0
     if not counted.any():

@@ -24,12 +24,12 @@ MARKED: dict[str, Any] = {"color": CHOSEN, "weight": "bold"}
 
 
 def path(path: Staircase, ax: Any = None) -> Any:
-    """Draw how many groups there are at which price.
+    """Draw how many clusters there are at which penalty.
 
     Parameters
     ----------
-    path : Staircase
-        What `penalties.path` and its kin return, or `path_` of a model.
+    path : Staircase or fitted model
+        What `penalties.path` and its kin return, or a model with a `path_`.
     ax : matplotlib.axes.Axes, optional
         Where to draw; a new figure when left out.
 
@@ -37,6 +37,7 @@ def path(path: Staircase, ax: Any = None) -> Any:
     -------
     matplotlib.axes.Axes
     """
+    path = getattr(path, "path_", path)
     ax = _new_axes() if ax is None else ax
     choice = path.best()
     number, low, high = path.number, path.price_low, path.price_high

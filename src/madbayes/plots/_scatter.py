@@ -33,7 +33,7 @@ def scatter(
     Parameters
     ----------
     X : array-like of shape (n_samples, n_features)
-        The rows.
+        The rows. ``scatter(model, X)`` does the same as ``scatter(X, model)``.
     labels : array-like of shape (n_samples,), or fitted model
         Cluster of each row, from 0; negative labels (rows that belong nowhere) are drawn grey. A
         model gives the labels of its fit, or predicts those of other rows, and its centres.
@@ -52,6 +52,8 @@ def scatter(
     -------
     matplotlib.axes.Axes
     """
+    if hasattr(X, "labels_"):  # (model, X), as everywhere else
+        X, labels = labels, X
     if feature_names is None:
         feature_names = [str(name) for name in getattr(X, "columns", ())]
     if hasattr(labels, "labels_"):
