@@ -81,7 +81,7 @@ class EllipticalMeans(CentersMixin):
     n_init : int, default=1
         For "search": so many starts, of which the best is taken.
     effort : float, default=1
-        For "search": so many times the usual patience.
+        For "search": its patience, as a multiple of the usual one.
     min_cluster_size : int or None
         With `n_clusters`: a cluster of so many different rows gives none away. None is 1, and
         n_features + 1 for "paper", where clusters would collapse.

@@ -71,8 +71,8 @@ class BPMeans(PenalizedFeatures):
     penalty : float or "auto", default="auto"
         The cost of one more feature, in squared-distance units (λ² of the paper): a feature stays
         if the squared error of all rows together would rise by more without it. "auto" chooses it
-        by `penalties.feature_path`, whose features are the first start and whose number of features
-        stays.
+        by `penalties.feature_path`. The features of that path are the first start, and their number
+        is kept.
     algorithm : {"search", "paper"}, default="search"
         "paper" is the printed algorithm, which opens a feature only where a single row repays the
         penalty.
@@ -104,7 +104,7 @@ class BPMeans(PenalizedFeatures):
         May be 0.
     penalty_ : float
     evidence_, path_ : Choice, Staircase
-        After "auto": why so many features, and the number for every other penalty.
+        After "auto": how many features and how sure, and the number for every other penalty.
     objective_ : float
         (Weighted) squared error + penalty × number of features.
     objective_history_ : array

@@ -73,17 +73,18 @@ def collapsed_bp_means(
 
 
 class CollapsedBPMeans(PenalizedFeatures):
-    """Collapsed BP-means: rows change their features one by one, the features always fitted.
+    """Collapsed BP-means: rows change features one by one, and features are always refitted.
 
-    Minimises the objective of `BPMeans`. No flip of one row's feature lowers the result. Then whole
-    features are exchanged, as in `BPMeans`, while that helps.
+    Minimises the objective of `BPMeans`. First, rows change their features until no change of one
+    feature of one row lowers the objective. Then whole features are exchanged, as in `BPMeans`,
+    while that helps.
 
     Parameters
     ----------
     penalty : float or "auto", default="auto"
         The cost of one more feature, in squared-distance units (λ² of the paper). "auto" chooses it
-        by `penalties.feature_path`, whose features are the first start and whose number of features
-        stays.
+        by `penalties.feature_path`. The features of that path are the first start, and their number
+        is kept.
     max_components : int or None
         Never more features than this.
     init : {"greedy", "empty"}, default="greedy"
@@ -109,7 +110,7 @@ class CollapsedBPMeans(PenalizedFeatures):
         May be 0.
     penalty_ : float
     evidence_, path_ : Choice, Staircase
-        After "auto": why so many features, and the number for every other penalty.
+        After "auto": how many features and how sure, and the number for every other penalty.
     objective_ : float
         (Weighted) squared error + penalty × number of features.
     objective_history_ : array

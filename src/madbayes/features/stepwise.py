@@ -65,8 +65,8 @@ class StepwiseKFeatures(PenalizedFeatures):
     ----------
     penalty : float or "auto", default="auto"
         The cost of one more feature, in squared-distance units (λ² of the paper). "auto" chooses it
-        by `penalties.feature_path`, whose features are the first start and whose number of features
-        stays.
+        by `penalties.feature_path`. The features of that path are the first start, and their number
+        is kept.
     max_components : int or None
         Never more features than this.
     n_init : int or "auto", default="auto"
@@ -90,7 +90,7 @@ class StepwiseKFeatures(PenalizedFeatures):
         May be 0.
     penalty_ : float
     evidence_, path_ : Choice, Staircase
-        After "auto": why so many features, and the number for every other penalty.
+        After "auto": how many features and how sure, and the number for every other penalty.
     objective_ : float
         (Weighted) squared error + penalty × number of features.
     objective_history_ : array

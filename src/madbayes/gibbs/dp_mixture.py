@@ -15,10 +15,10 @@ from madbayes.gibbs.predictive import PredictiveMixin, check_start, posterior
 class DPMixtureGibbs(PredictiveMixin):
     """Samples from the posterior of a Dirichlet process mixture of round Gaussians.
 
-    What `DPMeans` is the small-variance limit of: not one clustering but many, each as often as it
-    is probable, so that it also says how sure the number of clusters is. It takes thousands of
-    passes where `DPMeans` takes a few. Means have the prior N(0, ρI): centre X, and scale it so
-    that ρ is generous (`sklearn.preprocessing.StandardScaler` does both).
+    `DPMeans` is the limit of this model for small variances. The sampler gives many clusterings,
+    each as often as it is probable, and so also says how sure the number of clusters is. It takes
+    thousands of passes where `DPMeans` takes a few. Means have the prior N(0, ρI): centre X, and
+    scale it so that ρ is generous (`sklearn.preprocessing.StandardScaler` does both).
 
     Parameters
     ----------

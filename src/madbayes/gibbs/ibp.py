@@ -17,11 +17,11 @@ STARTS = 4  # of which the one of highest density is taken
 class IBPGibbs(AllocationMixin):
     """Samples from the posterior of an Indian buffet process: rows as sums of features.
 
-    What `BPMeans` is the small-variance limit of: not one set of features but many, each as often
-    as it is probable, so that it also says how sure the number of features is. A chain changes one
-    row's features at a time and can stay in a poor place for very long, mostly with too many
-    features: compare the `log_joint_` of several `n_chains`, or start from the features of
-    `BPMeans` (`init`).
+    `BPMeans` is the limit of this model for small variances. The sampler gives many sets of
+    features, each as often as it is probable, and so also says how sure the number of features is.
+    A chain changes one row's features at a time and can stay in a poor place for very long, mostly
+    with too many features: compare the `log_joint_` of several `n_chains`, or start from the
+    features of `BPMeans` (`init`).
 
     Parameters
     ----------

@@ -51,16 +51,16 @@ class HardHDP(DivergenceMixin, SharedClusters, CentersMixin):
     algorithm : {"search", "paper", "spectral"}, default="search"
         "search" looks for the lowest objective: at the end no move of one row or of one group's
         share of a cluster, to another cluster or to a new one, and no merge of two clusters lowers
-        it, and splits of every cluster have been tried in vain. Never above "paper". It is a
-        heuristic; the global minimum is not guaranteed. "paper" is KJ Algorithm 2. "spectral"
-        rounds the eigenvectors of the relaxed objective and polishes the result by the moves of
-        "search": it takes less time and often ends a little higher.
+        it, and splits of every cluster have been tried in vain. The result is never above that of
+        "paper". The search is a heuristic; the global minimum is not guaranteed. "paper" is KJ
+        Algorithm 2. "spectral" rounds the eigenvectors of the relaxed objective and polishes the
+        result by the moves of "search": it takes less time and often ends a little higher.
     n_local_hint, n_global_hint : int or None
         Rough numbers of clusters, in a group on average and in all.
     n_init : int, default=1
-        For "search": so many searches from different seeds, of which the best is taken.
+        For "search": how many searches, from different seeds; the best is kept.
     effort : float, default=1
-        For "search": so many times the usual patience.
+        For "search": its patience, as a multiple of the usual one.
     max_iter : int, default=300
         Passes of Algorithm 2 at most.
     divergence : {"squared", "poisson", "multinomial", "bernoulli", "gamma", "mixed"}

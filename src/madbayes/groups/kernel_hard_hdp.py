@@ -35,8 +35,8 @@ from madbayes.kernel.space import FULL_RANK, RANK, KernelSpace, by_size
 class KernelHardHDP(SharedClusters, KernelMixin):
     """`HardHDP` in the space of a kernel: shared clusters that need not be round.
 
-    Use it when `HardHDP` would fit but for the shape of the clusters, or when only similarities are
-    known. Penalties are in units of κ: with "rbf", squared distances lie between 0 and 2. With
+    Use it when groups share clusters that are not round, or when only similarities are known.
+    Penalties are in units of κ: with "rbf", squared distances lie between 0 and 2. With
     ``kernel="linear"`` it is `HardHDP`, only slower. For its size see the notes of `KernelDPMeans`.
 
     Parameters

@@ -125,9 +125,9 @@ class KernelDPMeans(KernelMixin):
     n_clusters_hint : int or None
         A rough number of clusters, for "auto" and "farthest-first".
     n_init : int, default=1
-        For "search": so many searches from different seeds, of which the best is taken.
+        For "search": how many searches, from different seeds; the best is kept.
     effort : float, default=1
-        For "search": so many times the usual patience.
+        For "search": its patience, as a multiple of the usual one.
     order : {"given", "random"}
         For "paper": the order in which rows are visited.
     max_iter : int, default=300

@@ -112,8 +112,8 @@ class CollapsedDPMeans(CentersMixin):
     ----------
     penalty : float, "auto" or "farthest-first", default="auto"
         The cost of one more cluster, in squared-distance units (λ² of the paper). "auto" takes the
-        number of clusters that the data supports best (`penalties.path`), 1 when nothing stands out
-        from noise. "farthest-first" derives it from `n_clusters_hint` (KJ 6.1).
+        number of clusters that the data supports best (`penalties.path`), 1 when no number stands
+        out from noise. "farthest-first" derives it from `n_clusters_hint` (KJ 6.1).
     max_clusters : int or None
         Never more clusters than this.
     n_clusters_hint : int or None

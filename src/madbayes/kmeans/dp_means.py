@@ -99,10 +99,11 @@ class DPMeans(DivergenceMixin, CentersMixin):
     ----------
     penalty : float, "auto" or "farthest-first", default="auto"
         The cost of one more cluster, in squared-distance units (λ of the paper). "auto" takes the
-        number of clusters that the data supports best (`penalties.path`), 1 when nothing stands out
-        from noise; "farthest-first" aims at `n_clusters_hint` clusters. Both give a penalty on the
-        scale of the algorithm: what a whole cluster repays for "search", what one row repays for
-        "paper" (there "farthest-first" is the heuristic of KJ 6.1). They are very different.
+        number of clusters that the data supports best (`penalties.path`), 1 when no number stands
+        out from noise; "farthest-first" aims at `n_clusters_hint` clusters. The two algorithms need
+        penalties of very different size: "search" opens a cluster where a whole group of rows saves
+        more than the penalty, "paper" where one row does. Both words give a penalty of the right
+        size (with "paper", "farthest-first" is the heuristic of KJ 6.1).
     algorithm : {"search", "paper"}, default="search"
         "search" looks for the lowest objective: at the end no move of one row, no row opened as a
         cluster of its own and no merge of two clusters lowers it, and splits of every cluster have
@@ -123,18 +124,18 @@ class DPMeans(DivergenceMixin, CentersMixin):
         What a row costs at a centre (Jiang, Kulis & Jordan 2012): "squared" distance of numbers,
         "poisson" counts, "multinomial" rows of counts whose shares matter and not their totals,
         "bernoulli" yes/no (0, 1 or probabilities), "gamma" positive numbers whose ratios matter.
-        "mixed": the sum over columns of their own kinds, each in nats under its own noise level:
-        numbers are divided by their spread within clusters, which is found with the clusters
-        (`scales_`). Then the penalty is in nats too. Everything but "squared" is in nats.
+        "mixed": every column has a kind of its own (`columns`), and a row costs the sum over its
+        columns. Numbers are divided by their spread within clusters, which is found together with
+        the clusters (`scales_`). The penalty is in nats for everything but "squared".
     columns : dict or None
         With ``divergence="mixed"``: the kind of each column by name (or number), "squared",
         "poisson", "bernoulli", "categorical" or "gamma". Other columns are guessed: text is
         categorical, 0 and 1 (and bool) bernoulli, whole numbers from 0 with a mean below 20
         poisson, other numbers squared. `columns_` says what was taken.
     missing : {"error", "observed"}, default="error"
-        "observed": cells may be missing (NaN, None). The objective runs over the cells that are
+        "observed": cells may be missing (NaN, None). The objective adds up the cells that are
         there (k-POD: Chi, Chi & Baraniuk 2016); no value is made up. A row without any cell is in
-        no cluster: label -1.
+        no cluster: its label is -1.
     outlier_penalty : float, "auto" or None
         For "search": a row may be left out of all clusters for this price, in the units of the
         divergence. Its label is -1; `predict` gives -1 to rows that cost more. "auto" takes the
@@ -146,17 +147,17 @@ class DPMeans(DivergenceMixin, CentersMixin):
         Pitman-Yor process (0: of the Dirichlet process). For clusters whose sizes follow a power
         law: small clusters are found at a penalty that leaves large ones whole.
     n_init : int, default=1
-        For "search": so many searches from different seeds, of which the best is taken.
+        For "search": how many searches, from different seeds; the best is kept.
     effort : float, default=1
-        For "search": so many times the usual patience.
+        For "search": its patience, as a multiple of the usual one.
     order : {"given", "random"}
         For "paper": the order in which rows are visited; it matters for which rows open clusters.
     max_iter : int, default=300
         For "paper": passes at most.
     checkpoint : path or None
-        For "paper": a file in which the fit writes, after passes, where it is. If it is
-        interrupted, the same fit again goes on from there, to the same result to the bit. The file
-        goes when the fit is done.
+        For "paper": a file that records the state of the fit after passes. An interrupted fit that
+        is called again continues from this file, and gives the same result to the bit. A finished
+        fit removes the file.
     random_state : int, RandomState or None
         Seed. The result is the same to the bit for any `n_jobs`.
     n_jobs : int or None
@@ -191,8 +192,8 @@ class DPMeans(DivergenceMixin, CentersMixin):
     objective_history_ : array
         The objective after each pass or improvement; never rises (KJ Theorem 3.1).
     coreset_size_, coreset_error_ : int, float
-        Only where a search went through a coreset: its rows, and by which share the squared error
-        of the centres found on it was off, measured on all rows.
+        Only where a search used a coreset: its number of rows, and the share by which it misjudged
+        the squared error of its centres, measured on all rows.
     n_iter_, converged_, n_features_in_, feature_names_in_
 
     Notes

@@ -197,7 +197,7 @@ class KMeans(DivergenceMixin, CentersMixin):
         How many starts (or searches) to try; the best result is kept. "auto" is 1 for "k-means++",
         an array and "search", 10 otherwise.
     effort : float, default=1
-        For "search": how many rounds (.1: hardly any); more never end higher.
+        For "search": its patience (.1: hardly any rounds). More patience never ends higher.
     max_iter : int, default=300
         For "paper": passes at most for one start.
     tol : float, default=1e-4
@@ -211,9 +211,9 @@ class KMeans(DivergenceMixin, CentersMixin):
         Counts, yes/no, categories, positive numbers, mixed tables, and gaps. With "paper" these are
         Bregman k-means (Banerjee, Merugu, Dhillon & Ghosh 2005).
     checkpoint : path or None
-        For "paper": a file in which the fit writes, after passes, where it is. If it is
-        interrupted, the same fit again goes on from there, to the same result to the bit. The file
-        goes when the fit is done.
+        For "paper": a file that records the state of the fit after passes. An interrupted fit that
+        is called again continues from this file, and gives the same result to the bit. A finished
+        fit removes the file.
     random_state : int, RandomState or None
         Seed for the first centres. The result is the same to the bit for any `n_jobs`.
     n_jobs : int or None

@@ -78,7 +78,7 @@ def follow_paper(
 
 
 class DPMedoids(MedoidsMixin):
-    """Medoids for any dissimilarity, as many as the data pays for.
+    """K-medoids that finds the number of clusters, for any dissimilarity.
 
     Minimises the sum of dissimilarities of the rows to the medoid of their cluster, plus `penalty`
     for each cluster. Use it like `KMedoids` when the number of clusters is not known; for squared
@@ -89,10 +89,11 @@ class DPMedoids(MedoidsMixin):
     penalty : float, "auto" or "farthest-first", default="auto"
         The cost of one more cluster, in the unit of the metric: a cluster pays for itself when it
         brings its rows nearer to a medoid by more than this in all. "auto" takes the number of
-        clusters that held-out rows support best, 1 when nothing stands out from noise;
-        "farthest-first" aims at `n_clusters_hint` clusters. Both give a penalty on the scale of the
-        algorithm: what a whole cluster repays for "search", what one row repays for "paper" (there
-        "farthest-first" is the heuristic of KJ 6.1). They are very different.
+        clusters that held-out rows support best, 1 when no number stands out from noise;
+        "farthest-first" aims at `n_clusters_hint` clusters. The two algorithms need penalties of
+        very different size: "search" opens a cluster where a whole group of rows saves more than
+        the penalty, "paper" where one row does. Both words give a penalty of the right size (with
+        "paper", "farthest-first" is the heuristic of KJ 6.1).
     metric : str or callable, default="euclidean"
         A name that `sklearn.metrics.pairwise_distances` knows, a symmetric function of two rows, or
         "precomputed": X is then the square matrix of dissimilarities, X[i, j] that of row i to row
@@ -109,10 +110,9 @@ class DPMedoids(MedoidsMixin):
         A rough number of clusters: "auto" then looks between two thirds and three halves of it,
         "farthest-first" takes it as it is.
     n_init : int, default=1
-        For "search": so many starts (those after the first are random rows), of which the best is
-        taken.
+        For "search": how many starts; the best is kept. Starts after the first are random rows.
     effort : float, default=1
-        For "search": so many times the usual patience.
+        For "search": its patience, as a multiple of the usual one.
     max_iter : int, default=300
         Passes at most.
     random_state : int, RandomState or None

@@ -99,8 +99,8 @@ class KMedoids(MedoidsMixin):
     n_init : int, default=1
         How many starts to try; the best result is kept. Those after the first are random rows.
     effort : float, default=1
-        The patience of "search": how many exchanges of a few neighbouring medoids are tried in vain
-        before it ends. Without effect on "paper".
+        The patience of "search": it ends after a number of exchanges of a few neighbouring medoids
+        without success. Without effect on "paper".
     max_iter : int, default=300
         Passes at most for one start.
     random_state : int, RandomState or None

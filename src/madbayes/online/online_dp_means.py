@@ -22,13 +22,14 @@ class OnlineDPMeans(OnlineMixin):
     """DP-means of a stream: a row that is too far from every centre opens a cluster.
 
     Use it for rows that arrive over time when the number of clusters is not known and old clusters
-    must keep their numbers. By default (``penalty="auto"``) it is what `DPMeans` would answer on
-    all rows so far, from a bounded summary of them, which is brought up to date as rows come.
+    must keep their numbers. By default (``penalty="auto"``) it answers what `DPMeans` would answer
+    on all rows so far. It keeps a summary of bounded size of these rows, and updates it as rows
+    come.
 
-    With a number as penalty it is the plain rule of the papers, row by row: a cluster is opened
-    where **one row** is farther than √`penalty` from every centre, so think of `penalty` as the
-    square of a radius. That is another scale than in `DPMeans`, whose search opens what a whole
-    group of rows repays.
+    With a number as penalty it follows the rule of the papers, row by row: **one row** that is
+    farther than √`penalty` from every centre opens a cluster, so think of `penalty` as the square
+    of a radius. In `DPMeans` a number means something else: there a whole group of rows has to save
+    more than the penalty.
 
     Parameters
     ----------
@@ -46,21 +47,21 @@ class OnlineDPMeans(OnlineMixin):
         Dhillon & Modha 2001; DP-vMF-means, Straub et al. 2015). Rows of zeros are left out, with a
         warning.
     effort : float, default=1
-        For "auto": so many times the usual patience of the search.
+        For "auto": the patience of the search, as a multiple of the usual one.
     step : "mean" or float in (0, 1], default="mean"
         Not for "auto": how far a centre moves towards a row. "mean" is w/W, the row's share in the
         weight of its cluster: the centre is the mean of the rows that came to it. A constant
         follows a drifting stream; a row of weight w moves the centre as w equal rows would.
     half_life : float or None
-        With ``step="mean"``: after so many rows of the stream, a row counts half in its centre;
-        with "auto", half in everything.
+        The number of rows of the stream after which a row counts half: with ``step="mean"`` in its
+        centre, with "auto" in everything.
     merge_every : int or None
-        Not for "auto": every so many rows, merge clusters while this costs less squared error than
-        the penalty it saves (with the weights in `counts_`). The older one keeps its number. Not
-        for the cosine.
+        Not for "auto": the number of rows after which clusters are merged, as long as a merge costs
+        less squared error (with the weights in `counts_`) than the penalty that it saves. The older
+        cluster keeps its number. Not for the cosine.
     forget_after : int or None
-        Not for "auto": forget a cluster that got none of the last so many rows. Its number is not
-        used again.
+        Not for "auto": a cluster that got none of the last `forget_after` rows is forgotten. Its
+        number is not used again.
     n_passes : int, default=1
         For `fit`: how often the rows pass by.
     order : {"given", "random"}, default="given"
@@ -83,10 +84,10 @@ class OnlineDPMeans(OnlineMixin):
         Rows of positive weight so far.
     penalty_ : float
     evidence_, path_ : penalties.Choice, penalties.Staircase
-        With "auto": how many clusters and how sure, as of the last time it was asked.
+        With "auto": how many clusters and how sure, when this was last determined.
     labels_ : array of shape (n_rows,)
-        After `fit` the nearest centre in the end; after `partial_fit` the cluster that each row of
-        the block went to on arrival, even if that is gone since.
+        After `fit`: the nearest of the final centres. After `partial_fit`: the cluster that each
+        row of the block went to on arrival, even if this cluster is gone since.
     inertia_ : float
         Sum of (weighted) squared distances that belongs to `labels_`: after `fit` to the centres in
         the end, after `partial_fit` to those that each row of the block found.
@@ -98,9 +99,9 @@ class OnlineDPMeans(OnlineMixin):
     -----
     *"auto"* keeps a sample of 8,192 rows, at most 4,096 rows that wait, and 512 small clusters (16
     for each cluster, if that is more), whatever the length of the stream. The sample tells how many
-    clusters there are; the small clusters, with their weights, where. It is asked again whenever
-    the rows have doubled (with `half_life`: after half of it), at the end of a block, and `fit`
-    asks at the end. `labels_` of a block are the nearest clusters at its end.
+    clusters there are; the small clusters, with their weights, where. The number is determined anew
+    at the end of a block whenever the rows have doubled (with `half_life`: after half of it), and
+    at the end of `fit`. `labels_` of a block are the nearest clusters at its end.
 
     With a number the result is the same to the bit however the rows are cut into blocks (with
     "farthest-first", given the same first block), and for a model that was pickled on the way. It

@@ -42,7 +42,8 @@ class OnlineKMeans(OnlineMixin):
         cluster: the centre is the mean of the rows that came to it. A constant follows a drifting
         stream; a row of weight w moves the centre as w equal rows would.
     half_life : float or None
-        With ``step="mean"``: after so many rows of the stream, a row counts half in its centre.
+        With ``step="mean"``: the number of rows of the stream after which a row counts half in its
+        centre.
     n_passes : int, default=1
         For `fit`: how often the rows pass by.
     order : {"given", "random"}, default="given"
@@ -62,8 +63,8 @@ class OnlineKMeans(OnlineMixin):
     n_samples_seen_ : int
         Rows of positive weight so far.
     labels_ : array of shape (n_rows,)
-        After `fit` the nearest centre in the end; after `partial_fit` the centre that each row of
-        the block went to on arrival.
+        After `fit`: the nearest of the final centres. After `partial_fit`: the centre that each row
+        of the block went to on arrival.
     inertia_, objective_ : float
         Sum of (weighted) squared distances that belongs to `labels_`: after `fit` to the centres in
         the end, after `partial_fit` to those that each row of the block found, which is an honest
