@@ -7,6 +7,7 @@ range of k are given one (up to twice the truth, at least 10), which helps them.
 
 import warnings
 from collections import defaultdict
+from importlib.util import find_spec
 
 import numpy as np
 from common import data_folder, main, mixture, say, seconds, stamp, table, timed
@@ -57,12 +58,26 @@ def silhouette(rows, largest):
     return chosen
 
 
+def of_clustpy(name):
+    """X-means, G-means or dip-means as ClustPy has them."""
+
+    def method(rows, largest):
+        from clustpy import centroid
+
+        return getattr(centroid, name)(random_state=0).fit(rows).labels_
+
+    return method
+
+
 CONTENDERS = {
     "madbayes `DPMeans()`": dp_means,
     "HDBSCAN": hdbscan,
     "HDBSCAN, min_cluster_size=n/100": hdbscan_larger,
     f"BayesianGaussianMixture, {RANGE}": bayesian_mixture,
     f"KMeans by silhouette, {RANGE}": silhouette,
+    "ClustPy XMeans": of_clustpy("XMeans"),
+    "ClustPy GMeans": of_clustpy("GMeans"),
+    "ClustPy DipMeans": of_clustpy("DipMeans"),
 }
 
 
@@ -134,15 +149,11 @@ def find(method, rows, labels):
 
 
 def available():
-    """The contenders, warmed up; without DPMeans() as long as it needs a penalty."""
-    contenders = dict(CONTENDERS)
-    try:
-        for d in (2, 16):
-            dp_means(np.random.default_rng(0).normal(size=(200, d)), 10)
-    except (TypeError, ValueError) as error:
-        say(f"DPMeans() is left out: {error}")
-        del contenders["madbayes `DPMeans()`"]
-    return contenders
+    """The contenders that are installed; DPMeans() is warmed up."""
+    for d in (2, 16):
+        dp_means(np.random.default_rng(0).normal(size=(200, d)), 10)
+    missing = "ClustPy" if find_spec("clustpy") is None else "-"
+    return {who: how for who, how in CONTENDERS.items() if not who.startswith(missing)}
 
 
 def measure(quick):
@@ -150,7 +161,7 @@ def measure(quick):
     parts = [stamp()]
     contenders = available()
     if len(contenders) < len(CONTENDERS):
-        parts.append("`DPMeans()` without a penalty is not in this version, so it is left out.")
+        parts.append("ClustPy is not installed, so its methods are left out.")
     if data_folder() is None:
         parts.append("MADBAYES_DATA is not set: the sets a1, s1, s3, d31, unbalance are left out.")
     results = defaultdict(list)  # (family, contender) -> [(exact, agreement, seconds)]

@@ -19,12 +19,21 @@ CONTENDERS = {
     "dp": "madbayes `DPMeans()`",
     "hdbscan": "scikit-learn `HDBSCAN()`",
     "boruvka": "hdbscan `HDBSCAN()`",
+    "plscan": "fast_hdbscan `PLSCAN()`",
     "leiden": "igraph Leiden, modularity",
     "louvain": "igraph Louvain, modularity",
     "spectral": "scikit-learn `SpectralClustering`, told the number",
+    "genie": "genieclust `Genie`, told the number",
 }
+TOLD = ("spectral", "genie")
 SLOW = {"spectral": 5_000, "hdbscan": 50_000}  # rows above which one is left out
-NEEDS = {"boruvka": "hdbscan", "leiden": "igraph", "louvain": "igraph"}  # what may be missing
+NEEDS = {  # what may be missing
+    "boruvka": "hdbscan",
+    "plscan": "fast_hdbscan",
+    "leiden": "igraph",
+    "louvain": "igraph",
+    "genie": "genieclust",
+}
 LARGE = ("moons", "touching", "circles", "squares", "normal, 2 columns")
 HUGE = ("moons", "touching")
 TEXTS = DESCRIPTORS = 5_000  # rows
@@ -83,6 +92,14 @@ def contender(who, X, k, metric):
         from hdbscan import HDBSCAN as Boruvka
 
         return lambda: Boruvka().fit(X).labels_
+    if who == "plscan":
+        from fast_hdbscan import PLSCAN
+
+        return lambda: PLSCAN().fit(X).labels_
+    if who == "genie":
+        from genieclust import Genie
+
+        return lambda: Genie(k).fit(X).labels_
     if who == "spectral":
         from sklearn.cluster import SpectralClustering
 
@@ -187,10 +204,10 @@ def compare(title, sets, contenders, seen):
 
 def summary(contenders, seen):
     """Mean rank by the adjusted Rand index, 1 the best, equals share; and exact numbers. Over the
-    sets with labels that everybody did; spectral clustering knows the number: it is not ranked."""
+    sets with labels that everybody did; who is told the number is not ranked."""
     from scipy.stats import rankdata
 
-    ranked = [who for who in contenders if who != "spectral"]
+    ranked = [who for who in contenders if who not in TOLD]
     sets = [x for x in seen.values() if all(who in x and x[who]["true_k"] for who in ranked)]
     ranks = np.mean([rankdata([-round(x[who]["ari"], 3) for who in ranked]) for x in sets], axis=0)
     rows = []
