@@ -206,7 +206,8 @@ def choose(path: Staircase, table: Table, rest: float) -> Staircase:
         reason = "no feature saves more than features of noise do"
         return path.decide(0, reason, scores={}, support=0.0, price=price)
     groups = grouped(table, path.labels[i], float(path.objective[i]) / table.unit - rest)
-    reason = f"each saves {high[i] / floor[i]:.3g} times what one more would, or noise"
+    saving = high[i] / floor[i]
+    reason = f"each feature saves {saving:.3g} times as much as one more, or one of noise, would"
     if groups:
         reason = (
             f"the rows form {groups} groups and do not add up: a clustering such as DPMeans fits "

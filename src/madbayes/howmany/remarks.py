@@ -32,8 +32,8 @@ def remarks(tested: Any, k: int) -> tuple[str, ...]:
         return ()
     found = []
     if gaps_inside(tested.scores, k) > GAPS + 10 / len(tested.Z):
-        where = "inside the clusters" if k > 1 else "between the rows, though not of round clusters"
-        found.append(f"There are gaps {where}: NeighborCut() finds clusters of any shape")
+        where = "inside the clusters" if k > 1 else "among the rows, but not between round clusters"
+        found.append(f"There are gaps {where}. NeighborCut() finds clusters of any shape")
     length, widths = shapes(tested, k) if k > 1 else (1.0, 1.0)
     if widths > WIDE:
         found.append(
