@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from madbayes import cli
-from madbayes.cli import choose, pictures
+from madbayes.cli import fit, pictures
 
 ROOT = Path(__file__).resolve().parents[1]
 OLD_FAITHFUL = ROOT / "examples" / "old_faithful.csv"
@@ -441,7 +441,7 @@ def test_a_stopped_run_leaves_the_old_results_alone(run, two_groups, monkeypatch
         raise stop
 
     if step == "fit":
-        monkeypatch.setattr(choose, "clustering", fail)
+        monkeypatch.setattr(fit, "clustering", fail)
     else:
         monkeypatch.setattr(pictures, "clusters", fail)
     assert run(two_groups, plot=True).code == (130 if stop is KeyboardInterrupt else 1)

@@ -259,12 +259,12 @@ def test_stopped_in_the_middle_of_writing(tmp_path, points, stop, code):
     script = """\
         import signal, sys, time
         from madbayes import cli
-        from madbayes.cli import answer
+        from madbayes.cli import results
         signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored by background jobs
         def slow(*args, **kwargs):
             print("writing", flush=True)
             time.sleep(60)
-        answer.finish = slow
+        results.finish = slow
         sys.argv = ["madbayes", "cluster", "t.csv", "--penalty", "20", "--no-report"]
         sys.exit(cli.main())
     """
