@@ -328,12 +328,12 @@ def test_back_in_the_units_of_the_table(make, output):
 
 def test_vectors_and_nested_fields():
     rows = [
-        {"emb": [i % 2, 1.0 * i, 2.0], "where": {"x": 0.5 * i, "in": {"z": i / 7}}}
+        {"emb": [i % 2, 1.0 * i, 2.0], "where": {"in": {"z": i / 7}, "x": 0.5 * i}}
         for i in range(40)
     ]
     encoder = encoded(rows)
     assert list(encoder.get_feature_names_out()) == [
-        *("emb[0]", "emb[1]", "emb[2]", "where.x", "where.in.z"),
+        *("emb[0]", "emb[1]", "emb[2]", "where.in.z", "where.x"),
     ]
     as_text = {"where": [f'{{"x": {i / 3}}}' for i in range(40)], "a": np.arange(40) ** 0.5}
     assert list(encoded(as_text).get_feature_names_out()) == ["where.x", "a"]

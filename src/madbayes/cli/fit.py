@@ -352,9 +352,9 @@ def fit_any_shape(model: Any, task: Task) -> tuple[Any, tuple[str, ...]]:
     model, notes = fitted(model, task.X)
     winner = model.model_
     winner.evidence_, winner.path_ = model.evidence_, model.path_
-    if model.shape_ != "round":
+    if model.shape_ != "round" and model.n_clusters_ > 1:
         kind = {"long": "long", "any": "connected, of any shape"}[model.shape_]
-        others = [c for c in model.candidates_ if c.shape != model.shape_]
+        others = [c for c in model.candidates_ if c.shape != model.shape_ and c.n_clusters]
         said = ", ".join(f"{c.n_clusters} if {c.shape}" for c in others)
         notes = (
             *notes,
