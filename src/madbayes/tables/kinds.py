@@ -26,10 +26,10 @@ LEFT_OUT = (
     *("date", "identifier", "code", "class", "text", "constant", "empty", "nested", "drop"),
 )
 # Names. A name decides only together with values that fit it, except for classes.
-_END = r"([_ .-]?(id|name|label|type|no|nr|true|s|es))?$"
+_END = r"([_ .-]?(id|name|label|class|type|no|nr|true|s|es))?$"
 CLASS = (
-    r"(?i)^((true|actual|known|real|gold)[_ .-]?)?(label|target|class|species|cluster|"
-    rf"ground[_ ]?truth|truth|diagnosis|outcome){_END}|^y[_ ]?(true|label)$"
+    r"(?i)^((true|actual|known|real|gold)[_ .-]?)?(label|target|class|species|variety|cultivar|"
+    rf"cluster|ground[_ ]?truth|truth|diagnosis|outcome)s?{_END}|^y[_ ]?(true|label)$"
 )
 INDEX = r"(?i)^(__index_level_\d+__|unnamed: \d+|\(unnamed 0\)|\(row names\)|row ?names?|rownum)$"
 ID = r"(?i:(^|[\W_])(id|uuid|guid)$)|[a-z]I[dD]$"
