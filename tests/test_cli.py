@@ -408,7 +408,7 @@ def test_noise_is_one_cluster_and_says_so(run, tmp_path):
     np.save(tmp_path / "noise.npy", np.random.default_rng(0).normal(size=(300, 3)))
     got = run(tmp_path / "noise.npy", penalty=())
     assert "1 cluster in 300 rows" in got.stdout
-    assert "no division stands out from noise" in " ".join(got.stdout.split())
+    assert "1 cluster: no division" in " ".join(got.stdout.split())
 
 
 def test_text_of_very_many_values_cannot_be_asked_for(run, tmp_path):

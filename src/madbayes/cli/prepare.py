@@ -96,7 +96,7 @@ class Table:
 
     @property
     def standardized(self) -> bool:
-        return self.encoder.scale_ is not None
+        return self.encoder.output == "numeric" and self.encoder.scale_ is not None
 
 
 def prepare(
@@ -166,7 +166,8 @@ def prepare(
         encoder.set_params(output="mixed", missing="keep")
         X = encoder.encode(frame, allocate=room)
         X = X if len(rows) == frame.n_rows else _some(X, rows)
-        notes = [note for note in notes if note != FILLED]
+        euclidean = (FILLED, "the columns were standardized", "of the squared distances")
+        notes = [note for note in notes if not any(part in note for part in euclidean)]
         notes.append(
             f"the {encoder.recommendation_.divergence} divergence is used, because "
             f"{encoder.recommendation_.why}"

@@ -126,7 +126,8 @@ def table_verb(
     with explained(output) as voice:
         reading.check()
         name = called(reading.file)
-        check_folder(output.out, output.force, name)
+        here = all(str(path) == "-" or path.exists() for path in reading.file)
+        check_folder(output.out, output.force, name if here else None)
         plot = verb == "path" if output.plot is None else output.plot
         with given(reading.file) as files:
             with voice.status(f"reading {name}"):

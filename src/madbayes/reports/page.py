@@ -147,6 +147,8 @@ EXPLAINED = (
     "there is chance.</dd>"
     "<dt>Repetitions</dt><dd>The search was repeated on other parts of the rows. Their share that "
     "gives the same number says how steady it is.</dd>"
+    "<dt>Nats</dt><dd>The unit in which descriptions are measured: a row that takes 2 nats less is "
+    "e² = 7.4 times as likely under the clusters as without them.</dd>"
     "<dt>Penalty λ</dt><dd>What one more cluster costs. A further cluster pays when rows come "
     "nearer to their centres (the squared error falls) by more than that. The higher the "
     "penalty, the fewer clusters.</dd>"
