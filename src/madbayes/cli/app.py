@@ -87,7 +87,6 @@ def cluster(
     """
     from madbayes.cli import fit as fits
     from madbayes.cli import pictures, run
-    from madbayes.cli.show import count
 
     with run.explained(output):
         make = fits.estimator(
@@ -109,9 +108,6 @@ def cluster(
         reading,
         output,
         lambda task: fits.fit_clusters("cluster", task, *make),
-        title=lambda task, answer: (
-            f"{count(answer.number, 'cluster')} in {count(len(answer.labels), 'row')}"
-        ),
         draw=pictures.clusters,
         metric=metric,
         **fits.takes(make[0]),
@@ -136,7 +132,7 @@ def path(
     """
     from madbayes.cli import fit as fits
     from madbayes.cli import pictures, run
-    from madbayes.cli.show import count, show_path
+    from madbayes.cli.show import show_path
 
     with run.explained(output):
         make = fits.estimator(None, clusters_hint, max_clusters, None, metric, "round", seed.seed)
@@ -151,9 +147,6 @@ def path(
         reading,
         output,
         fit,
-        title=lambda task, answer: (
-            f"{count(answer.number, 'cluster')} in {count(len(answer.labels), 'row')}"
-        ),
         draw=pictures.clusters,
         metric=metric,
         **fits.takes(make[0]),
@@ -197,7 +190,6 @@ def groups(
     """
     from madbayes.cli import pictures, run
     from madbayes.cli.fit import check_penalties, fit_groups
-    from madbayes.cli.show import count
 
     with run.explained(output):
         check_penalties(penalty_local, penalty_global, local_hint, global_hint)
@@ -207,10 +199,6 @@ def groups(
         reading,
         output,
         lambda task: fit_groups(task, by, penalty_local, penalty_global, hints, seed.seed),
-        title=lambda task, answer: (
-            f"{count(answer.number, 'cluster')} shared by "
-            f"{count(len(answer.model.groups_), 'group')} in {count(len(answer.labels), 'row')}"
-        ),
         draw=pictures.groups,
         by=by,
     )
@@ -244,7 +232,6 @@ def features(
     Example: madbayes features baskets.csv --standardize no
     """
     from madbayes.cli import pictures, run
-    from madbayes.cli.show import count
 
     with run.explained(output):
         from madbayes import BPMeans
@@ -265,9 +252,6 @@ def features(
         reading,
         output,
         fit,
-        title=lambda task, answer: (
-            f"{count(answer.number, 'feature')} in {count(len(answer.labels), 'row')}"
-        ),
         draw=pictures.path_only,
         logs=False,
     )

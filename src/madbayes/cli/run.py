@@ -112,7 +112,6 @@ def table_verb(
     output: Output,
     fit: Callable[[Task], Answer],
     *,
-    title: Callable[[Task, Answer], str],
     draw: Callable[[Path, Task, Answer, str], list[str]],
     metric: str = "euclidean",
     by: str | None = None,
@@ -146,7 +145,9 @@ def table_verb(
         table = task.table
 
         def tell(console: Console) -> None:
-            show(console, answer, title(task, answer), table.names, table.standardized)
+            shared = "" if by is None else f" shared by {count(len(answer.model.groups_), 'group')}"
+            found = f"{count(answer.number, answer.of)}{shared} in {count(n, 'row')}"
+            show(console, answer, found, table.names, table.standardized)
             if more is not None:
                 more(console, answer)
             written = ", ".join(summary["files"])
