@@ -22,7 +22,7 @@ from test_cli_files import run as run
 
 import madbayes
 from madbayes import cli
-from madbayes.cli import answer, write
+from madbayes.cli import results, write
 from madbayes.tables import formats, frame, limits, text
 
 PLAIN = {"x": X[:, 0], "y": X[:, 1]}
@@ -77,7 +77,7 @@ def test_a_file_of_an_unknown_name_is_not_written(tmp_path):
     """Otherwise the second run would refuse the folder of the first."""
     (tmp_path / "more.csv").write_text("")
     with pytest.raises(AssertionError):
-        answer.finish(tmp_path, {})
+        results.finish(tmp_path, {})
 
 
 def write_often(folder, number):

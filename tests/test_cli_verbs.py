@@ -259,12 +259,12 @@ def test_stopped_in_the_middle_of_writing(tmp_path, points, stop, code):
     script = """\
         import signal, sys, time
         from madbayes import cli
-        from madbayes.cli import answer
+        from madbayes.cli import results
         signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored by background jobs
         def slow(*args, **kwargs):
             print("writing", flush=True)
             time.sleep(60)
-        answer.finish = slow
+        results.finish = slow
         sys.argv = ["madbayes", "cluster", "t.csv", "--penalty", "20", "--no-report"]
         sys.exit(cli.main())
     """
@@ -352,3 +352,18 @@ def test_zero_is_zero_and_columns_that_tell_apart_are_shown(work):
     assert code == 0 and "side" in out and "columns that tell them apart best" in out
     centers = sorted(float(r["side"]) for r in rows_of("madbayes-out/centers.csv"))
     assert centers[1] == 0.0
+
+
+def test_categories_are_not_said_to_be_standardized(work, points):
+    plan = np.where(np.asarray(points["x"]) > 4, "basic", "plus").tolist()
+    table("t.csv", {"x": points["x"], "y": points["y"], "plan": plan})
+    code, out, said = work("cluster", "t.csv", *FAST)
+    assert code == 0 and "mixed divergence is used" in said
+    assert "standardized" not in said and "standardized" not in out
+
+
+def test_a_file_that_is_not_there_is_said_first(work, points):
+    table("one.csv", points)
+    assert work("cluster", "one.csv", "--penalty", "20", "--quiet", *FAST)[0] == 0
+    code, _, said = work("cluster", "two.csv", *FAST)
+    assert code == 2 and "There is no file two.csv" in said

@@ -393,7 +393,8 @@ def test_pipelines_are_shown_in_the_units_of_their_rows(tmp_path):
     table = {"size": raw[:, 1], "plan": np.where(raw[:, 0] > 10, "a", "b").tolist()}
     found = madbayes.explore(table)
     madbayes.report(found.model, table, tmp_path / "t.html")
-    assert "plan=a" in (tmp_path / "t.html").read_text("utf-8")
+    text = (tmp_path / "t.html").read_text("utf-8")
+    assert "plan=a" in text and "<td>categories</td>" in text
 
 
 def test_two_sentences_say_what_was_found(tmp_path):

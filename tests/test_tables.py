@@ -1,5 +1,6 @@
 """Tables as people have them: what columns hold, what is done with them, and what is said."""
 
+import json
 import warnings
 
 import numpy as np
@@ -14,7 +15,7 @@ from sklearn.metrics import adjusted_rand_score
 from sklearn.pipeline import make_pipeline
 
 import madbayes
-from madbayes import TableEncoder
+from madbayes import TableEncoder, cli
 from madbayes.tables.logscale import is_lognormal
 from madbayes.tables.sentinels import sentinels
 
@@ -72,6 +73,9 @@ WHOLE = RNG.integers(18, 90, 100)
         ("label", ["a", "b"] * 50, "class"),
         ("Target", RNG.normal(size=100), "class"),
         ("class_name", ["a", "b"] * 50, "class"),
+        ("labels_true", ["a", "b"] * 50, "class"),
+        ("Variety", ["a", "b"] * 50, "class"),
+        ("target_price", RNG.normal(size=100), "number"),
         ("y", RNG.integers(0, 3, 100), "class"),
         ("smoker", ["yes", "No"] * 50, "yes/no"),
         ("smoker", [True, False] * 50, "yes/no"),
@@ -202,6 +206,17 @@ def test_one_note_for_a_code_that_many_columns_share():
     table, _, _ = people_tables.survey(np.random.default_rng(0))
     notes = [note for note in encoded(table).notes_ if "hold 99" in note]
     assert len(notes) == 1 and notes[0].startswith("q1, q2, q3, q4, q5, q6: ")
+
+
+def test_cells_such_as_more_make_categories():
+    assert kind_of("persons", ["2", "4", "more"] * 20).kind == "category"
+    answers = kind_of("q1", [*"12345" * 18, *["refused"] * 10])
+    assert answers.kind == "ordered" and answers.n_missing == 10
+
+
+def test_an_index_that_starts_again_is_no_measurement():
+    assert kind_of("index", np.tile(np.arange(1, 51), 4)).kind == "identifier"
+    assert kind_of("index", np.random.default_rng(0).integers(1, 51, 200)).kind == "number"
 
 
 def test_words_that_are_called_like_codes_are_counts():
@@ -531,3 +546,25 @@ def test_estimators_name_the_column_that_they_cannot_take(make, column, message)
     table = make({"fine": [1.0, 2.0, 3.0, 4.0], "odd": column})
     with pytest.raises(ValueError, match=f"(?s){message}"):
         madbayes.DPMeans().fit(table)
+
+
+@pytest.mark.parametrize("file", [False, True])
+def test_a_few_gaps_do_not_hide_the_shape_of_clusters(file, tmp_path):
+    """Long clusters with eight gaps: the cells are filled in, so that all shapes are tried."""
+    rng = np.random.default_rng(0)
+    truth = rng.integers(3, size=400)
+    X = rng.normal(size=(400, 2)) * [6, 0.6] @ np.array([[0.8, 0.6], [-0.6, 0.8]])
+    X += np.array([[0, 0], [3, -5], [-4, 6]])[truth]
+    X.flat[rng.choice(X.size, 8, replace=False)] = np.nan
+    table = pd.DataFrame(X, columns=["load", "strain"])
+    if file:
+        table.to_csv(tmp_path / "t.csv", index=False)
+        argv = ["cluster", str(tmp_path / "t.csv"), "--out", str(tmp_path / "o"), "--no-report"]
+        assert cli.main([*argv, "--quiet"]) == 0
+        labels = pd.read_csv(tmp_path / "o/labels.csv").cluster
+        notes = json.loads((tmp_path / "o/summary.json").read_text())["notes"]
+    else:
+        found = madbayes.explore(table)
+        labels, notes = found.labels, found.notes
+    assert len(np.unique(labels)) == 3 and adjusted_rand_score(truth, labels) > 0.9
+    assert "missing cells were filled in with the mean of their column" in notes

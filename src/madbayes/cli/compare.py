@@ -10,8 +10,8 @@ from rich.text import Text
 from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
 from sklearn.metrics.cluster import contingency_matrix
 
+from madbayes.cli.prepare import resolve
 from madbayes.cli.run import Voice
-from madbayes.cli.select import resolve
 from madbayes.cli.show import count
 from madbayes.tables.errors import UserError, harmless
 from madbayes.tables.formats import read

@@ -8,8 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from madbayes.cli.prepare import Table
+import madbayes
+from madbayes.cli.prepare import Table, Task, weighted
 from madbayes.tables.errors import UserError
+from madbayes.tables.explore import FEW_GAPS, divergence_options
 from madbayes.tables.scaling import moments
 
 BLOCK = 16_384  # rows whose distances to all centres are held at a time
@@ -240,4 +242,187 @@ def features(
         notes=notes,
     )
     answer.beside = {f"feature {k}": Z[:, k].astype(int) for k in range(Z.shape[1])}
+    return answer
+
+
+def path_table(path: Any, price: str = "penalty") -> tuple[list[Any], Any]:
+    """The staircase for a CSV file."""
+    figures = dict(path.figures)
+    heading = [f"n_{ {'feature': 'components'}.get(path.of, 'clusters') }"]
+    heading += [f"{price}_low", f"{price}_high", "objective", "score", *figures]
+    steps = [
+        [
+            int(k),
+            float(path.price_low[i]),
+            float(path.price_high[i]),
+            float(path.objective[i]),
+            path.scores.get(int(k), ""),
+            *(float(values[i]) for values in figures.values()),
+        ]
+        for i, k in enumerate(path.number)
+    ]
+    return heading, steps
+
+
+def estimator(
+    penalty: str | None,
+    hint: int | None,
+    most: int | None,
+    exactly: int | None,
+    metric: str,
+    shape: str,
+    seed: int,
+) -> tuple[Any, str]:
+    """The estimator that the options ask for, and where its penalty comes from."""
+    if shape not in ("auto", "round", "long", "any"):
+        raise UserError(f'--shape {shape} should be "auto", "round", "long" or "any".')
+    limited = penalty is not None or hint is not None or most is not None
+    if exactly is not None:
+        if limited or shape in ("any", "long"):
+            raise UserError(
+                "--n-clusters fixes the number of clusters, so it cannot be combined with "
+                f"--penalty, --clusters-hint, --max-clusters or --shape {shape}, which find it. "
+                "Give one or the other."
+            )
+        check_metric(metric)
+        model: Any = madbayes.KMeans(exactly, metric=metric, random_state=seed)
+        return model, "none: the number of clusters was given"
+    if shape == "any":
+        if limited:
+            raise UserError(
+                "--shape any finds the number of clusters from the neighbours of the rows: "
+                "--penalty, --clusters-hint and --max-clusters would be ignored."
+            )
+        return madbayes.NeighborCut(metric=metric, random_state=seed), "chosen from the data"
+    check_metric(metric)
+    if shape == "long":
+        if penalty is not None or metric != "euclidean":
+            raise UserError(
+                "--shape long finds clusters with covariances: --penalty and --metric would be "
+                "ignored."
+            )
+        hints: Any = {"n_clusters_hint": hint, "max_clusters": most}
+        return madbayes.EllipticalMeans(random_state=seed, **hints), "chosen from the data"
+    if shape == "auto" and not limited and metric == "euclidean":
+        return madbayes.AutoCluster(random_state=seed), "chosen from the data"
+    value: Any
+    value, source = parse_penalty(penalty, hint)
+    limits: Any = {"n_clusters_hint": hint, "max_clusters": most, "metric": metric}
+    return madbayes.DPMeans(penalty=value, random_state=seed, **limits), source
+
+
+def takes(model: Any) -> Any:
+    """From how many gaps for each row on the model takes them, and whether it takes codes."""
+    if isinstance(model, madbayes.AutoCluster):
+        return {"gaps_from": FEW_GAPS, "mixed": True}
+    own = model.get_params()
+    found = own.get("penalty") == "auto" and own.get("metric") == "euclidean"
+    gaps_from = 0.0 if "missing" in own else math.inf
+    return {"gaps_from": gaps_from, "mixed": "divergence" in own and found}
+
+
+def suit(model: Any, task: Task) -> None:
+    """Set the divergence for the table, and that cells may be missing."""
+    encoder, gaps = task.table.encoder, bool(np.isnan(task.X).any())
+    model.set_params(**divergence_options(encoder, mixed=encoder.output == "mixed", gaps=gaps))
+
+
+def fit_clusters(verb: str, task: Task, model: Any, penalty_from: str) -> Answer:
+    hint = getattr(model, "n_clusters_hint", None)
+    if hint is not None and hint > len(task.X):
+        raise UserError(f"--clusters-hint {hint} is more than the {len(task.X)} rows of the table.")
+    if isinstance(model, madbayes.AutoCluster):
+        if only_by_divergence(task) or task.weights is not None:
+            model = madbayes.DPMeans(random_state=model.random_state)
+        else:
+            model, notes = fit_any_shape(model, task)
+            return described(clustering(verb, model, task.table, task.X, notes, penalty_from))
+    suit(model, task)
+    model, notes = fitted(model, task.X, **weighted(model, task))
+    return described(clustering(verb, model, task.table, task.X, notes, penalty_from))
+
+
+def only_by_divergence(task: Task) -> bool:
+    """Whether the table has categories, counts or gaps, which only the divergences take."""
+    return task.table.encoder.output == "mixed" or bool(np.isnan(task.X).any())
+
+
+def fit_any_shape(model: Any, task: Task) -> tuple[Any, tuple[str, ...]]:
+    """The estimator that won, with the evidence that takes the other shapes into account."""
+    model, notes = fitted(model, task.X)
+    winner = model.model_
+    winner.evidence_, winner.path_ = model.evidence_, model.path_
+    if model.shape_ != "round" and model.n_clusters_ > 1:
+        kind = {"long": "long", "any": "connected, of any shape"}[model.shape_]
+        others = [c for c in model.candidates_ if c.shape != model.shape_ and c.n_clusters]
+        said = ", ".join(f"{c.n_clusters} if {c.shape}" for c in others)
+        notes = (
+            *notes,
+            f"the clusters are {kind} (--shape {model.shape_}): that explains held-out rows "
+            f"best; there would be {said}",
+        )
+    return winner, notes
+
+
+def described(answer: Answer) -> Answer:
+    """The answer with the names of what was minimised."""
+    if isinstance(answer.model, madbayes.EllipticalMeans):
+        answer.objective_is = "logarithms of the clusters' volumes + penalty × clusters"
+    elif answer.model.get_params().get("divergence", "squared") != "squared":
+        answer.objective_is = f"{answer.model.divergence} divergence + penalty × clusters"
+    elif not hasattr(answer.model, "penalty_"):
+        answer.objective_is = "squared error"
+    if hasattr(answer.model, "resolution_"):
+        answer.penalty_name, answer.objective_is = "resolution", "cut - resolution × clusters"
+    return answer
+
+
+def check_penalties(
+    local: float | None, whole: float | None, local_hint: int | None, global_hint: int | None
+) -> None:
+    """Before a large file is read."""
+    for kind, penalty, hint in (("local", local, local_hint), ("global", whole, global_hint)):
+        if penalty is None:
+            continue
+        if not 0 < penalty < math.inf:
+            raise UserError(
+                f"--penalty-{kind} {penalty} should be a number > 0, in squared-distance units; "
+                "without it, the data decide."
+            )
+        if hint is not None:
+            raise UserError(
+                f"--{kind}-hint {hint} would be ignored, because --penalty-{kind} {penalty:g} "
+                "already decides. Give one of them."
+            )
+
+
+def fit_groups(
+    task: Task, by: str, local: float | None, whole: float | None, hints: dict[str, Any], seed: int
+) -> Answer:
+    """Clusters, and which group uses which."""
+    model = madbayes.HardHDP(local or "auto", whole or "auto", **hints, random_state=seed)
+    model, notes = fitted(model, task.X, groups=task.by, **weighted(model, task))
+    how = "given" if local and whole else "chosen from the data"
+    answer = clustering("groups", model, task.table, task.X, notes, how)
+    names = np.asarray(model.groups_)
+    code = np.searchsorted(names, np.asarray(task.by))
+    used = np.zeros((len(names), answer.number), dtype=np.int64)
+    np.add.at(used, (code, answer.labels), 1)
+    answer.beside = {by: task.by} if by not in ("row", "cluster") else {}
+    answer.per_cluster["groups"] = (used > 0).sum(axis=0).tolist()
+    uses = (used > 0).sum(axis=1)
+    each = f"{uses.min()}" if uses.min() == uses.max() else f"{uses.min()} to {uses.max()}"
+    answer.facts = {
+        by: f"uses {each} of the clusters, {uses.mean():.3g} on average",
+        "penalties": f"local {model.penalty_local_:.6g}, global {model.penalty_global_:.6g}",
+    }
+    answer.penalty, answer.penalty_from = float(model.penalty_global_), how
+    answer.objective_is = "squared error + penalties"
+    answer.tables["groups.csv"] = (
+        [by, "size", "clusters", *range(answer.number)],
+        [
+            [name, sum(line), sum(cell > 0 for cell in line), *line]
+            for name, line in zip(names.tolist(), used.tolist(), strict=True)
+        ],
+    )
     return answer

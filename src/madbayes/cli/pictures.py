@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from madbayes.cli.fit import Answer
-from madbayes.cli.run import Task
+from madbayes.cli.prepare import Task
 from madbayes.tables.errors import harmless
 
 
@@ -18,7 +18,7 @@ def _installed() -> bool:
         return False
 
 
-def _seen(task: Task, answer: Answer) -> tuple[np.ndarray, np.ndarray | None]:
+def _drawn_rows(task: Task, answer: Answer) -> tuple[np.ndarray, np.ndarray | None]:
     """Two columns are drawn as in the file; principal components are of what was clustered."""
     if task.table.values.shape[1] <= 2:
         return task.table.values, answer.centers
@@ -36,7 +36,7 @@ def clusters(folder: Path, task: Task, answer: Answer, title: str) -> list[str]:
     from madbayes.plots import scatter
 
     figure = Figure(figsize=(8, 5.5), layout="constrained")
-    rows, centers = _seen(task, answer)
+    rows, centers = _drawn_rows(task, answer)
     names = [_plain(name) for name in task.table.names]
     scatter(
         rows,
@@ -71,7 +71,7 @@ def groups(folder: Path, task: Task, answer: Answer, title: str) -> list[str]:
     from madbayes.plots import group_usage
     from madbayes.plots import groups as draw_groups
 
-    rows, centers = _seen(task, answer)
+    rows, centers = _drawn_rows(task, answer)
     names = [_plain(name) for name in task.table.names]
     by: Any = task.by
     figure = draw_groups(rows, answer.labels, by, centers, feature_names=names, title=_plain(title))

@@ -13,10 +13,10 @@ from rich.text import Text
 
 from madbayes._storage.prepared import Column as PreparedColumn
 from madbayes._storage.prepared import Prepared
-from madbayes.cli.answer import label_rows
 from madbayes.cli.fit import Answer, nearness, novelty, patterns
-from madbayes.cli.prepare import about_gaps, rows_with_gaps, strange_cells
-from madbayes.cli.run import Voice, about_ids, identifiers
+from madbayes.cli.prepare import about_gaps, about_ids, identifiers, rows_with_gaps, strange_cells
+from madbayes.cli.results import label_rows
+from madbayes.cli.run import Voice
 from madbayes.cli.show import count
 from madbayes.cli.write import number, safe, whole_file
 from madbayes.tables.cells import TableColumn, texts

@@ -1,26 +1,77 @@
-"""From a file to the matrix that is clustered: the options, on top of `TableEncoder`."""
+"""From a file to the rows that are clustered: the options, on top of `TableEncoder`."""
 
+import inspect
 import math
 import os
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from pathlib import Path
+from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from madbayes._rows.sources import scratch
-from madbayes.cli.select import Wishes, wanted_kinds
+from madbayes.cli.options import Reading
 from madbayes.tables.cells import TableColumn
-from madbayes.tables.convert import is_text
+from madbayes.tables.convert import flattened, is_text
 from madbayes.tables.encoder import TableEncoder
-from madbayes.tables.errors import UserError
+from madbayes.tables.errors import UserError, did_you_mean
+from madbayes.tables.explore import FILLED
+from madbayes.tables.formats import read
 from madbayes.tables.frame import Frame
+from madbayes.tables.notes import listing
 from madbayes.tables.numbers import from_text
 from madbayes.tables.scaling import blocks
 
+
+def wanted_kinds(
+    frame: Frame, reading: Reading, by: str | None
+) -> tuple[dict[str, str], dict[str, str]]:
+    """The kinds of columns that options name, and why columns are left out by options."""
+    kinds: dict[str, str] = {}
+    out: dict[str, str] = {}
+    if reading.columns:
+        named = resolve(frame, reading.columns, "--columns")
+        kinds |= {frame.names[j]: "use" for j in named}
+        rest = [name for j, name in enumerate(frame.names) if j not in named]
+        out |= dict.fromkeys(rest, "not among --columns")
+    for option, names, kind in (
+        ("--categorical", reading.categorical, "category"),
+        ("--numeric", reading.numeric, "number"),
+        ("--log", reading.log, "log"),
+    ):
+        for j in resolve(frame, names or (), option):
+            kinds[frame.names[j]] = kind
+            out.pop(frame.names[j], None)
+    for j in resolve(frame, reading.drop or (), "--drop"):
+        out[frame.names[j]] = "by --drop"
+    for option, name in (("--id", reading.id), ("--weights", reading.weights), ("--by", by)):
+        if name is not None:
+            out[frame.names[resolve(frame, [name], option, whole=True)[0]]] = f"used as {option}"
+    return {**kinds, **dict.fromkeys(out, "drop")}, out
+
+
+def resolve(frame: Frame, wanted: Sequence[str], option: str, whole: bool = False) -> list[int]:
+    """Positions of named columns. 'a,b' is two names unless a column is called just that."""
+    found: list[int] = []
+    for item in wanted:
+        split = item not in frame.names and not whole
+        for name in [part.strip() for part in item.split(",")] if split else [item]:
+            if name not in frame.names:
+                near = did_you_mean(name, frame.names)
+                raise UserError(
+                    f"{option} names {name!r}, which is not a column.{near} "
+                    f"The columns are: {listing(frame.names)}."
+                )
+            if (j := frame.names.index(name)) not in found:
+                found.append(j)
+    return found
+
+
 Strange = list[tuple[str, int, Any]]  # column, row, cell
-Missing = Literal["observed", "error", "drop", "impute-mean"]
 
 
 @dataclass(frozen=True)
@@ -45,28 +96,30 @@ class Table:
 
     @property
     def standardized(self) -> bool:
-        return self.encoder.scale_ is not None
+        return self.encoder.output == "numeric" and self.encoder.scale_ is not None
 
 
 def prepare(
     frame: Frame,
-    wishes: Wishes,
-    missing: Missing,
-    standardize: str,
+    reading: Reading,
+    by: str | None,
     *,
     metric: str = "euclidean",
     logs: bool = True,
-    gaps: bool = False,
+    gaps_from: float = math.inf,
     mixed: bool = False,
 ) -> Table:
     """The matrix that the options ask for.
 
-    `logs`: logarithms may be taken. `gaps`: the estimator takes rows with missing cells (NaN).
-    `mixed`: it takes codes of categories and counts, which the encoder may recommend.
+    `logs`: logarithms may be taken. `gaps_from`: the estimator gets missing cells as NaN where
+    there are more than this for each row; fewer are filled in. `mixed`: it takes codes of
+    categories and counts, which the encoder may recommend.
     """
-    kinds, out = wanted_kinds(frame, wishes)
-    scale = "no" if metric != "euclidean" and standardize == "auto" else standardize
-    encoder = TableEncoder(kinds, scale=scale, na=tuple(wishes.na), missing="mean")
+    kinds, out = wanted_kinds(frame, reading, by)
+    scale, missing, na = reading.standardize, reading.gaps, reading.na_words
+    if metric != "euclidean" and scale == "auto":
+        scale = "no"
+    encoder = TableEncoder(kinds, scale=scale, na=tuple(na), missing="mean")
     values = _learn(encoder, frame, out)
     if not logs and any(column.transform for column in encoder.used_columns_):
         plain = {
@@ -74,7 +127,7 @@ def prepare(
         }
         encoder.set_params(kinds={**kinds, **plain})
         values = _learn(encoder, frame, out)
-    strange = strange_cells(frame, encoder, wishes.na)
+    strange = strange_cells(frame, encoder, na)
     notes = [_in_options(note) for note in [*encoder.notes_, *_few(encoder, values)]]
     if strange:
         name, i, value = strange[0]
@@ -97,12 +150,13 @@ def prepare(
     own = values is not frame.columns
     X = encoder.scaled(values, allocate=room)
     if bad.size and missing != "drop":
-        if missing == "observed" and gaps:
+        n_missing = sum(column.n_missing for column in encoder.used_columns_)
+        if missing == "observed" and n_missing > gaps_from * frame.n_rows:
             encoder.set_params(missing="keep")
             X = X if X is not values else values.copy()
         else:
             X = encoder.filled(X)
-            notes.append("missing cells were filled in with the mean of their column")
+            notes.append(FILLED)
         filled = encoder.in_units(encoder.fill_[None])[0]
         shown = values if own and X is not values else values.copy()
         for part in blocks(shown):
@@ -112,7 +166,8 @@ def prepare(
         encoder.set_params(output="mixed", missing="keep")
         X = encoder.encode(frame, allocate=room)
         X = X if len(rows) == frame.n_rows else _some(X, rows)
-        notes = [note for note in notes if "filled in with the mean" not in note]
+        euclidean = (FILLED, "the columns were standardized", "of the squared distances")
+        notes = [note for note in notes if not any(part in note for part in euclidean)]
         notes.append(
             f"the {encoder.recommendation_.divergence} divergence is used, because "
             f"{encoder.recommendation_.why}"
@@ -235,3 +290,108 @@ def strange_cells(frame: Frame, encoder: TableEncoder, na: Sequence[str]) -> Str
         got = from_text(cells, na, frame.comma)
         found += [(column.name, int(i), cells[int(i)].as_py()) for i in got.strange]
     return found
+
+
+@dataclass
+class Task:
+    """A table that was read, ready to be fitted."""
+
+    frame: Frame
+    table: Table
+    X: np.ndarray
+    weights: np.ndarray | None
+    by: np.ndarray | None
+    ids: tuple[str, Any]
+
+
+def load_task(
+    files: Sequence[Path], reading: Reading, metric: str, by: str | None, **takes: Any
+) -> Task:
+    """The table as the options want it."""
+    frame = flattened(read(*files, sheet=reading.sheet, skip_rows=reading.skip_rows))
+    table = prepare(frame, reading, by, metric=metric, **takes)
+    weights = None if reading.weights is None else _weights(frame, reading.weights, table.rows)
+    groups = None if by is None else group_column(frame, by, table.rows)
+    return Task(frame, table, table.X, weights, groups, identifiers(frame, reading.id))
+
+
+class Cells(Sequence[Any]):
+    """A column as Python values, made when they are asked for: there may be very many."""
+
+    def __init__(self, column: pa.ChunkedArray) -> None:
+        self.column = column
+
+    def __len__(self) -> int:
+        return len(self.column)
+
+    def __getitem__(self, at: Any) -> Any:
+        if isinstance(at, slice):
+            start, stop, _ = at.indices(len(self))
+            return self.column.slice(start, stop - start).to_pylist()
+        return self.column[at].as_py()
+
+
+def identifiers(frame: Frame, name: str | None) -> tuple[str, Any]:
+    """What the first column of labels.csv is called, and what is in it."""
+    if name is None:
+        return "row", range(1, frame.n_rows + 1)
+    return name, Cells(frame.column(resolve(frame, [name], "--id", whole=True)[0]))
+
+
+def about_ids(frame: Frame, name: str | None) -> list[str]:
+    """A note where --id does not tell rows apart."""
+    if name is None:
+        return []
+    column = frame.column(resolve(frame, [name], "--id", whole=True)[0])
+    again = len(column) - pc.count_distinct(column, mode="all").as_py()
+    if not again:
+        return []
+    rows = "row has" if again == 1 else "rows have"
+    return [f"--id {name} is not unique: {again:,} {rows} an id that an earlier row has"]
+
+
+def _weights(frame: Frame, name: str, rows: np.ndarray) -> np.ndarray:
+    j = resolve(frame, [name], "--weights", whole=True)[0]
+    column = frame.column(j)
+    if is_text(column.type):
+        values = from_text(column).values
+    elif pa.types.is_integer(column.type) or pa.types.is_floating(column.type):
+        values = column.cast(pa.float64()).to_numpy()
+    else:
+        raise UserError(f"Column {name} cannot be the weights: it does not hold numbers.")
+    bad = np.flatnonzero(~(np.isfinite(values[rows]) & (values[rows] >= 0)))
+    if bad.size:
+        where = frame.where(int(rows[bad[0]]))
+        raise UserError(f"The weight in {where}, column {name} should be a number >= 0.")
+    return np.asarray(values[rows])
+
+
+def group_column(frame: Frame, name: str, rows: np.ndarray) -> np.ndarray:
+    """The group of each of the rows: whole numbers as numbers, anything else as text."""
+    column = frame.column(resolve(frame, [name], "--by", whole=True)[0])
+    missing = column.is_null().to_numpy(zero_copy_only=False)
+    if pa.types.is_floating(column.type):
+        missing = missing | np.isnan(column.to_numpy())
+    if pa.types.is_integer(column.type) and not column.null_count:
+        values = column.to_numpy()
+    else:
+        values = np.array(["" if v is None else str(v) for v in column.to_pylist()])
+        missing = missing | (values == "")
+    gone = np.flatnonzero(missing[rows])
+    if gone.size:
+        more = f" ({gone.size} rows are like this)" if gone.size > 1 else ""
+        where = frame.where(int(rows[gone[0]])).capitalize()
+        raise UserError(
+            f"{where} has no value in the column {name}{more}, so it is not known which group it "
+            "belongs to. Fill it in, or leave the row out of the file."
+        )
+    return values[rows]
+
+
+def weighted(model: Any, task: Task) -> dict[str, Any]:
+    """The weights, if the model takes any."""
+    if task.weights is None:
+        return {}
+    if "sample_weight" not in inspect.signature(model.fit).parameters:
+        raise UserError(f"--weights: {type(model).__name__} does not take weights.")
+    return {"sample_weight": task.weights}

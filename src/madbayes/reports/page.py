@@ -71,7 +71,7 @@ def report(
     """
     del sample_weight
     seen = see(model, X, ids, id_name)
-    text = page(model, seen, title, notes, left_out or {})
+    text = page(seen, title, notes, left_out or {})
     path = Path(path)
     handle, partial = tempfile.mkstemp(prefix=f".{path.name}-", dir=path.absolute().parent)
     try:
@@ -84,9 +84,7 @@ def report(
         raise
 
 
-def page(
-    model: Any, seen: Seen, title: str, notes: Sequence[str], left_out: Mapping[str, str]
-) -> str:
+def page(seen: Seen, title: str, notes: Sequence[str], left_out: Mapping[str, str]) -> str:
     """The whole file as text."""
     here = files("madbayes.reports")
     parts = {
@@ -102,7 +100,7 @@ def page(
         "path": _path(seen),
         "groups": groups(seen),
         "history": _history(seen),
-        "columns": _columns(model, seen, left_out),
+        "columns": _columns(seen, left_out),
         "notes": _notes(notes),
         "foot": _foot(seen),
         "data": _data(page_data.explorer(seen)),
@@ -149,6 +147,8 @@ EXPLAINED = (
     "there is chance.</dd>"
     "<dt>Repetitions</dt><dd>The search was repeated on other parts of the rows. Their share that "
     "gives the same number says how steady it is.</dd>"
+    "<dt>Nats</dt><dd>The unit in which descriptions are measured: a row that takes 2 nats less is "
+    "e² = 7.4 times as likely under the clusters as without them.</dd>"
     "<dt>Penalty λ</dt><dd>What one more cluster costs. A further cluster pays when rows come "
     "nearer to their centres (the squared error falls) by more than that. The higher the "
     "penalty, the fewer clusters.</dd>"
@@ -239,25 +239,16 @@ def _history(seen: Seen) -> str:
     )
 
 
-def _columns(model: Any, seen: Seen, left_out: Mapping[str, str]) -> str:
+def _columns(seen: Seen, left_out: Mapping[str, str]) -> str:
     if not seen.names:
         return ""
-    scaled = getattr(model, "scale", None) is not None and hasattr(model, "scaled")
-    fills = (
-        {name: column.fill for column in getattr(model, "columns", ()) for name in column.names}
-        if hasattr(model, "scaled")
-        else {}
-    )
     rows = ""
     for j, name in enumerate(seen.names[:200]):
         values = seen.values[:, j]
-        done = ["standardized"] if scaled else []
-        if fills.get(name) is not None:
-            done.append(f"gaps filled with {figure(fills[name])}")
         cells = (values.mean(), values.std(), values.min(), values.max())
         rows += f"<tr><th scope=row>{shown(name, 60)}</th>"
         rows += "".join(f"<td class=num>{figure(float(v))}</td>" for v in cells)
-        rows += f"<td>{shown(', '.join(done)) or 'as it is'}</td></tr>"
+        rows += f"<td>{shown(seen.done.get(name, '')) or 'as it is'}</td></tr>"
     for name, reason in list(left_out.items())[:200]:
         rows += f"<tr class=out><th scope=row>{shown(name, 60)}</th><td colspan=4></td>"
         rows += f"<td>left out: {shown(reason)}</td></tr>"

@@ -32,6 +32,7 @@ class Seen:
     values: np.ndarray  # in the units of the file, dense
     X: np.ndarray  # what the model saw
     drawn: np.ndarray  # positions among `counted`
+    done: dict[str, str]  # what was done to columns before they were compared
     graph: Any = None  # the adjacency matrix, where the rows are the nodes of a graph
 
     @property
@@ -83,6 +84,7 @@ def see(model: Any, X: Any, ids: Any, id_name: str) -> Seen:
         values,
         seen,
         _even(len(counted), DRAWN),
+        _done(model, names),
         sp.csr_array(X) if of == "community" else None,
     )
 
@@ -102,6 +104,13 @@ class ScaledByPipeline:
 
     def predict(self, X: Any) -> np.ndarray:
         return np.asarray(self.pipeline.predict(X))
+
+
+def _done(model: Any, names: Sequence[str]) -> dict[str, str]:
+    if hasattr(model, "done"):
+        return dict(model.done)
+    scaled = hasattr(model, "scaled") and getattr(model, "scale", None) is not None
+    return dict.fromkeys(names, "standardized") if scaled else {}
 
 
 def _names(model: Any, X: Any) -> tuple[str, ...]:

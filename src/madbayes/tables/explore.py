@@ -18,6 +18,9 @@ from madbayes.tables.frame import Frame
 from madbayes.tables.pipeline import InUnits, TablePipeline
 from madbayes.tables.profile import centers, profile
 
+FEW_GAPS = 0.03  # missing cells for each row; so few that where they are filled in hardly matters
+FILLED = "missing cells were filled in with the mean of their column"
+
 
 @dataclass
 class Exploration:
@@ -134,7 +137,8 @@ def explore(
         model.fit(frame)
     silent = (DeprecationWarning, RuntimeWarning)
     said = [str(w.message) for w in caught if not issubclass(w.category, silent)]
-    notes = list(dict.fromkeys([*encoder.notes_, *said]))
+    filled = encoder.missing == "mean" and any(c.n_missing for c in encoder.used_columns_)
+    notes = list(dict.fromkeys([*encoder.notes_, *[FILLED] * filled, *said]))
     labels = np.asarray(estimator.labels_)
     k = int(estimator.n_clusters_)
     rules = encoder.rules_for(frame)
@@ -161,18 +165,20 @@ def choose_estimator(
 ) -> tuple[TableEncoder, Any]:
     """An encoder and an estimator that suit the table that `encoder` was fitted on.
 
-    Numbers: `AutoCluster`, or where cells are missing `DPMeans` over the cells that are there.
-    Counts: `DPMeans` with the divergence for counts. Anything else: the mixed divergence.
+    Numbers: `AutoCluster`, which needs all cells: up to FEW_GAPS for each row are filled in. Where
+    more are missing, `DPMeans` over the cells that are there. Counts: `DPMeans` with the divergence
+    for counts. Anything else: the mixed divergence.
     """
     import madbayes
 
     options: dict[str, Any] = {"kinds": encoder.kinds, "na": encoder.na}
     advice = encoder.recommendation_
-    gaps = any(column.n_missing for column in encoder.used_columns_)
+    gaps = sum(column.n_missing for column in encoder.used_columns_)
     mixed = advice.output == "mixed"
-    if not mixed and not gaps:
+    if not mixed and gaps <= FEW_GAPS * frame.n_rows:
+        options["missing"] = "mean" if gaps else "keep"
         return TableEncoder(**options), madbayes.AutoCluster(random_state=random_state)
-    how = divergence_options(encoder, mixed=mixed, gaps=gaps)
+    how = divergence_options(encoder, mixed=mixed, gaps=bool(gaps))
     encoder = TableEncoder(**options, output="mixed" if mixed else "numeric")
     return encoder, madbayes.DPMeans(random_state=random_state, **how)
 

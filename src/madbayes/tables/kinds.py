@@ -26,10 +26,10 @@ LEFT_OUT = (
     *("date", "identifier", "code", "class", "text", "constant", "empty", "nested", "drop"),
 )
 # Names. A name decides only together with values that fit it, except for classes.
-_END = r"([_ .-]?(id|name|label|type|no|nr|true|s|es))?$"
+_END = r"([_ .-]?(id|name|label|class|type|no|nr|true|s|es))?$"
 CLASS = (
-    r"(?i)^((true|actual|known|real|gold)[_ .-]?)?(label|target|class|species|cluster|"
-    rf"ground[_ ]?truth|truth|diagnosis|outcome){_END}|^y[_ ]?(true|label)$"
+    r"(?i)^((true|actual|known|real|gold)[_ .-]?)?(label|target|class|species|variety|cultivar|"
+    rf"cluster|ground[_ ]?truth|truth|diagnosis|outcome)s?{_END}|^y[_ ]?(true|label)$"
 )
 INDEX = r"(?i)^(__index_level_\d+__|unnamed: \d+|\(unnamed 0\)|\(row names\)|row ?names?|rownum)$"
 ID = r"(?i:(^|[\W_])(id|uuid|guid)$)|[a-z]I[dD]$"
@@ -52,12 +52,14 @@ LATITUDE, LONGITUDE = r"(?i)(^|[\W_])lat(itude)?$", r"(?i)(^|[\W_])(lon|lng|long
 CALENDAR = r"(?i)(^|[\W_])(hour|month|day|weekday|week|minute|stunde|monat|tag)$"
 
 MANY_STRANGE = 0.05  # share of cells such as 5more or 10+ among numbers; fewer are mistakes
+OPEN_END = r"(?i)\d|more|less|over|under"  # in such a cell: the last value of a scale
 ENOUGH = 20  # rows from which on values say what they are
 FEW = 20  # different whole numbers that may be codes of categories
 MOST_CATEGORIES = 50
 LONGEST_SCALE = 10  # ordered answers go up to this
 TYPICAL_COUNT = 20  # the median of counts is at most this
 UNDERDISPERSED = 0.5  # variance over mean; below this no mixture of Poisson counts
+COUNTING = 0.9  # share of steps by 1 in an index that starts again for every group
 SHORT_CODE = 1000  # a word or a tax rate may be called cell or vat; postcodes and phones are larger
 LONG_CODE = 12  # digits of numbers that nobody measures
 WORDS = 3  # on average, from which on text is sentences
@@ -161,7 +163,7 @@ def _text(
         if wanted is None and (why := _digits(name, text)):
             return _left(name, "code", why)
         if asked is None and filled >= ENOUGH and got.strange.size > MANY_STRANGE * filled:
-            odd = pc.match_substring_regex(text.take(pa.array(got.strange)), r"\d")
+            odd = pc.match_substring_regex(text.take(pa.array(got.strange)), OPEN_END)
             different = pc.count_distinct(text.drop_null()).as_py()
             if pc.all(odd).as_py() and different <= FEW:
                 return _category(name, text, f"text of {different} different values")
@@ -359,6 +361,8 @@ def identifier(name: str, finite: np.ndarray, whole: bool, n: int) -> str:
         return "it only counts the rows"
     if named and different > 1:
         return "its name and values say that it identifies the rows"
+    if row and (np.diff(finite) == 1).mean() > COUNTING:
+        return "its name and values say that it counts rows"
     if different < n:
         return ""
     if row:

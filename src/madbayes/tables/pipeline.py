@@ -56,9 +56,18 @@ class InUnits:
         return self.encoder.names_out("numeric")
 
     @property
-    def scale(self) -> np.ndarray | None:
-        """What columns were divided by; None where they keep their units."""
-        return self.encoder.scale_
+    def done(self) -> dict[str, str]:
+        """What was done to each column before rows were compared."""
+        encoder = self.encoder
+        scaled = ["standardized"] * (encoder.output == "numeric" and encoder.scale_ is not None)
+        out: dict[str, str] = {}
+        for column in encoder.used_columns_:
+            own = [column.done] if column.transform or column.categories else []
+            filled = ["gaps filled with the mean"] * bool(
+                column.n_missing and encoder.missing == "mean"
+            )
+            out |= dict.fromkeys(encoder.names_of(column), ", ".join([*own, *scaled, *filled]))
+        return out
 
     def values(self, frame: Frame) -> np.ndarray:
         """The rows of a frame in units, gaps filled with means."""

@@ -42,7 +42,7 @@ def recommend(used: Sequence[TableColumn], values: np.ndarray, names: np.ndarray
 def _for_counts(counts: np.ndarray) -> Recommendation:
     totals = np.nan_to_num(counts).sum(axis=1)
     spread = totals.var() / max(float(totals.mean()), 1e-300)
-    what = f"{counts.shape[1]} columns of counts"
+    what = f"there are {counts.shape[1]} columns of counts"
     if counts.shape[1] >= WIDE_COUNTS and spread > OVERDISPERSED and totals.min() > 0:
         why = f"{what}, and rows of very different totals: shares are compared"
         return Recommendation("mixed", "multinomial", why)

@@ -15,13 +15,12 @@ from rich.console import Console
 from rich.text import Text
 
 from madbayes._storage.prepared import Column, Prepared
-from madbayes.cli.answer import finish
 from madbayes.cli.fit import fitted
 from madbayes.cli.options import Output, Reading, command_line
+from madbayes.cli.prepare import resolve
+from madbayes.cli.results import describe, finish
 from madbayes.cli.run import explained
-from madbayes.cli.select import resolve
 from madbayes.cli.show import count
-from madbayes.cli.summary import describe
 from madbayes.cli.write import TOOL, all_or_nothing, check_folder, write_csv
 from madbayes.tables.cells import TableColumn as Described
 from madbayes.tables.errors import UserError, harmless
@@ -31,7 +30,7 @@ from madbayes.tables.scaling import why_scale
 CONNECT = "10s"
 
 
-def cluster_spread(
+def cluster_on_dask(
     reading: Reading, output: Output, model: Any, penalty_from: str, scheduler: str
 ) -> None:
     """Read, fit, write and show, on the cluster."""

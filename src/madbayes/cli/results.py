@@ -1,14 +1,60 @@
 """An answer onto the disk: labels, centres, summary, model, report."""
 
+import platform
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from madbayes._storage.saving import versions
 from madbayes.cli.fit import Answer
-from madbayes.cli.options import Output
-from madbayes.cli.run import Task, keep
-from madbayes.cli.write import SUMMARY, WRITTEN, write_csv, write_json, write_table
+from madbayes.cli.options import Output, command_line
+from madbayes.cli.prepare import Table, Task
+from madbayes.cli.write import SUMMARY, TOOL, WRITTEN, write_csv, write_json, write_table
+from madbayes.tables.pipeline import InUnits, TablePipeline
+
+EVIDENCE = ("strength", "support", "reason", "score", "confirmed", "n_isolated", "remarks")
+
+
+def summarize(verb: str, file: str, table: Table | None, answer: Answer) -> dict[str, Any]:
+    """The content of summary.json."""
+    number = "n_components" if answer.of == "feature" else "n_clusters"
+    out: dict[str, Any] = {"tool": TOOL, "verb": verb, "file": file, "command": command_line()}
+    if table is not None:
+        out |= {
+            "n_rows": len(table.values),
+            "n_rows_in_file": table.n_rows_in_file,
+            "n_columns": len(table.columns),
+            "columns_used": [column.name for column in table.columns],
+            "columns_left_out": dict(table.left_out),
+            "kinds": {c.name: c.kind for c in table.columns},
+            "standardized": table.standardized,
+        }
+    out |= {
+        number: answer.number,
+        "sizes": answer.sizes.tolist(),
+        answer.penalty_name: answer.penalty,
+        f"{answer.penalty_name}_from": answer.penalty_from,
+        "objective": answer.objective,
+        "evidence": describe(answer.evidence),
+        "notes": [*(table.notes if table else ()), *answer.notes],
+        "versions": {**versions(), "python": platform.python_version()},
+    }
+    return out
+
+
+def describe(evidence: Any) -> dict[str, Any] | None:
+    """A `Choice` as JSON."""
+    if evidence is None:
+        return None
+    number = "n_components" if getattr(evidence, "of", "") == "feature" else "n_clusters"
+    out = {number: getattr(evidence, number, None), "description": evidence.describe()}
+    out |= {name: getattr(evidence, name) for name in EVIDENCE if hasattr(evidence, name)}
+    out["runners_up"] = [
+        {number: k, "score": score} for k, score in getattr(evidence, "runners_up", ())
+    ]
+    return out
+
 
 LINES = 65_536  # of labels.csv, made at a time
 LABELS = ("cluster", "distance", "second", "novelty_p_value")
@@ -65,11 +111,10 @@ def write_answer(
         clusters[table.rows] = answer.labels
         shown = ["" if c < 0 else c for c in clusters.tolist()]
         write_table(folder / "table.csv", task.frame, shown)
-    model = keep(task, answer)
+    model = TablePipeline([("table", table.encoder), ("clusters", answer.model)])
     model.save(folder / "model.npz")
     if output.report:
         from madbayes.reports import report
-        from madbayes.tables.pipeline import InUnits
 
         given = None  # rows are counted from 1
         if key != "row" or len(table.rows) < table.n_rows_in_file:
