@@ -280,8 +280,8 @@ def test_noise_keeps_columns_gaps_and_correlations_of_numbers():
     columns = read_columns(model, X, reset=True)
     encoder = fit_table(model, columns)
     rows = encoder.encode(columns, None)
-    mixed_up = permuted(rows, encoder, np.random.RandomState(0))
-    noise = correlated(rows, encoder, np.random.RandomState(0))
+    mixed_up = permuted(rows, encoder)(np.random.RandomState(0))
+    noise = correlated(rows, encoder)(np.random.RandomState(0))
     number = rows.layout.family == SQUARED
     for table, same in ((mixed_up, slice(None)), (noise, ~number)):
         np.testing.assert_array_equal(table.P, rows.P)

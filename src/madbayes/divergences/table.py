@@ -184,9 +184,15 @@ def plain(series: Any) -> Column:
     values = np.asarray(series)
     if values.dtype.kind in "biuf":
         return values
-    listed = series.tolist() if hasattr(series, "tolist") else series.to_list()
-    place: dict[Any, int] = {}
-    codes = np.fromiter((place.setdefault(v, len(place)) for v in listed), int, len(listed))
+    if hasattr(series, "factorize"):  # pandas; its code for a gap is -1, the last value below
+        codes, different = series.factorize()
+        place = [*different, None]
+        codes = codes % len(place)
+    else:
+        listed = series.tolist() if hasattr(series, "tolist") else series.to_list()
+        seen: dict[Any, int] = {}
+        codes = np.fromiter((seen.setdefault(v, len(seen)) for v in listed), int, len(listed))
+        place = list(seen)
     found = [v.item() if isinstance(v, np.generic) else v for v in place]
     return Coded([v if isinstance(v, PLAIN) or is_gap(v) else str(v) for v in found], codes)
 
