@@ -31,7 +31,7 @@ from madbayes.divergences.kernels import BERNOULLI, GAMMA, POISSON, SHARE, SQUAR
 from madbayes.divergences.null_tables import Null, nulls, nulls_within
 from madbayes.divergences.space import DivergenceSpace
 from madbayes.divergences.table import ColumnEncoder
-from madbayes.howmany.staircase import Choice, Staircase, Strength
+from madbayes.howmany.staircase import Staircase, Strength
 
 ROWS = 4000  # of the sample
 SPLITS = 8
@@ -238,7 +238,6 @@ class Found:
 
     path: Staircase
     noise: Noise
-    centers: np.ndarray | None = None  # in units of the noise
 
 
 def find_number(
@@ -409,23 +408,18 @@ def choose(
     space = DivergenceSpace(scaled(some, rungs[k].noise), fixed(evidence.top, some.n))
     divided = {j: space.division(rung.labels) for j, rung in rungs.items()}
     path = Staircase.build(
-        [d.k for d in divided.values()],
-        [d.objective * share for d in divided.values()],
-        scores=dict(enumerate(excess.tolist(), 1)),
+        [d.k for d in divided.values()], [d.objective * share for d in divided.values()]
     )
     k = divided[k].k  # fewer where rows are equal
-    order = [int(j) + 1 for j in np.argsort(-excess, kind="stable")]
-    choice = Choice(
-        number=k,
-        price=price_of(path, k),
+    path = path.decide(
+        k,
+        explain(k, float(excess[k - 1]), clear),
+        scores=dict(enumerate(excess.tolist(), 1)),
+        support=same if clear > CLEAR else 0.0,
         strength=strength(k, clear, same if k < evidence.top else 0.0),  # more were not tried
-        support=same if k > 1 and clear > CLEAR else 0.0,
-        reason=explain(k, float(excess[k - 1]), clear),
-        runners_up=tuple((j, float(excess[j - 1])) for j in order if j != k)[:5],
-        score=float(excess[k - 1]),
         stability=same,
     )
-    return Found(replace(path, choice=choice), rungs[k].noise, divided[k].centers)
+    return Found(path, rungs[k].noise)
 
 
 def clearness(gain: np.ndarray, noise: np.ndarray) -> float:
@@ -455,11 +449,3 @@ def explain(k: int, excess: float, clear: float) -> str:
     if clear <= CLEAR:
         return "hardly better than noise on held-out rows"
     return f"each held-out row takes {excess:.2g} nats less to describe than noise would"
-
-
-def price_of(path: Staircase, k: int) -> float:
-    """In the middle of the step, or of the nearest one."""
-    step = path.step_of(k)
-    if step is None:
-        step = int(np.argmin(np.abs(path.number - k)))
-    return path.middle(step)
