@@ -536,6 +536,20 @@ def test_hard_hdp_of_counts():
     assert abs(printed.n_clusters_ - 4) <= 1
 
 
+@pytest.mark.parametrize("divergence", ["poisson", "gamma", "mixed"])
+def test_gaps_and_infinite_cells_are_named(divergence):
+    X = np.random.default_rng(0).integers(1, 9, (30, 3)).astype(float)
+    model = DPMeans(divergence=divergence)
+    for cell, says in ((np.nan, "missing"), (np.inf, "inf is not")):
+        bad = X.copy()
+        bad[7, 1] = cell
+        with pytest.raises(ValueError, match=f"column 'x1', row 7: .*{says}"):
+            model.fit(bad)
+    X[:, 2] = np.inf
+    with pytest.raises(ValueError, match="column 'x2', row 0: inf is not"):
+        model.fit(X)
+
+
 @pytest.mark.parametrize("kind", ["poisson", "bernoulli", "gamma"])
 @pytest.mark.parametrize("weighted", [False, True])
 def test_algorithm_2_is_the_plain_loop(kind, weighted):
