@@ -9,6 +9,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 from reference.divergences import cluster_cost, divergence, lowest, mean
+from reference.divergent_hdp import hard_hdp as divergent_hdp
 from reference.partitions import all_partitions
 from sklearn.datasets import load_iris
 from sklearn.metrics import adjusted_rand_score
@@ -280,8 +281,8 @@ def test_noise_keeps_columns_gaps_and_correlations_of_numbers():
     columns = read_columns(model, X, reset=True)
     encoder = fit_table(model, columns)
     rows = encoder.encode(columns, None)
-    mixed_up = permuted(rows, encoder, np.random.RandomState(0))
-    noise = correlated(rows, encoder, np.random.RandomState(0))
+    mixed_up = permuted(rows, encoder)(np.random.RandomState(0))
+    noise = correlated(rows, encoder)(np.random.RandomState(0))
     number = rows.layout.family == SQUARED
     for table, same in ((mixed_up, slice(None)), (noise, ~number)):
         np.testing.assert_array_equal(table.P, rows.P)
@@ -528,8 +529,48 @@ def test_hard_hdp_of_counts():
     assert model.objective_ == pytest.approx(model.inertia_ + price)
     assert np.mean(model.predict(X, groups=groups) == model.labels_) > 0.99
     np.testing.assert_array_equal(model.local_labels_ >= 0, True)
-    with pytest.raises(ValueError, match="algorithm='paper'"):
-        HardHDP(divergence="poisson", algorithm="paper").fit(X, groups=groups)
+    with pytest.raises(ValueError, match="algorithm='spectral'"):
+        HardHDP(divergence="poisson", algorithm="spectral").fit(X, groups=groups)
+    printed = HardHDP(divergence="poisson", algorithm="paper", random_state=0).fit(X, groups=groups)
+    assert printed.n_clusters_ == printed.evidence_.n_clusters
+    assert abs(printed.n_clusters_ - 4) <= 1
+
+
+@pytest.mark.parametrize("divergence", ["poisson", "gamma", "mixed"])
+def test_gaps_and_infinite_cells_are_named(divergence):
+    X = np.random.default_rng(0).integers(1, 9, (30, 3)).astype(float)
+    model = DPMeans(divergence=divergence)
+    for cell, says in ((np.nan, "missing"), (np.inf, "inf is not")):
+        bad = X.copy()
+        bad[7, 1] = cell
+        with pytest.raises(ValueError, match=f"column 'x1', row 7: .*{says}"):
+            model.fit(bad)
+    X[:, 2] = np.inf
+    with pytest.raises(ValueError, match="column 'x2', row 0: inf is not"):
+        model.fit(X)
+
+
+@pytest.mark.parametrize("kind", ["poisson", "bernoulli", "gamma"])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_algorithm_2_is_the_plain_loop(kind, weighted):
+    r = np.random.default_rng(3)
+    means = np.array([[2.0, 9, 4], [9, 2, 3], [5, 5, 12]])
+    groups = r.integers(0, 4, 40)
+    X = r.poisson(means[r.integers(0, 3, 40)]) + 1.0
+    X = (X - 0.5) / 30 if kind == "bernoulli" else X
+    weight = r.uniform(0.5, 2, 40) if weighted else np.ones(40)
+    local, glob = (
+        (0.05, 0.1) if kind == "bernoulli" else (1.0, 3.0) if kind == "poisson" else (0.3, 0.5)
+    )
+    labels, history = divergent_hdp(
+        X.tolist(), [kind] * 3, groups.tolist(), local, glob, weight.tolist()
+    )
+    model = HardHDP(local, glob, divergence=kind, algorithm="paper")
+    model.fit(X, groups=groups, sample_weight=weight)
+    np.testing.assert_array_equal(model.labels_, labels)
+    assert 1 < model.n_clusters_ < 40
+    assert np.all(np.diff(model.objective_history_) <= 0)
+    assert model.objective_ == pytest.approx(history[-1])
 
 
 @pytest.mark.parametrize("seed", range(4))

@@ -148,7 +148,15 @@ class EncodedRows:
     @cached_property
     def second_moments(self) -> np.ndarray:
         """Σ w v² of each column."""
-        return np.asarray(np.einsum("i,ij,ij->j", self.w, self.T, self.T))
+        return np.asarray(self.w @ self.squared)
+
+    @cached_property
+    def squared(self) -> np.ndarray:
+        return np.asarray(self.T * self.T)
+
+    def add_up_squares(self, labels: np.ndarray, k: int) -> np.ndarray:
+        """Σ w v² of each column in each of k clusters."""
+        return replace(self, T=self.squared).add_up(labels, k).S
 
     def add_up(self, labels: np.ndarray, k: int) -> Statistics:
         """Of k clusters."""

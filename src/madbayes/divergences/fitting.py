@@ -290,19 +290,13 @@ def print_rows(problem: Problem) -> Solved:
     penalty = options.penalty
     if isinstance(penalty, str):
         number = found.path.best().number if found is not None else options.hint or 1
-        far = farthest_divergence(ordered)
+        far = printed.farthest_divergence(ordered)
         penalty, result = printed_number(solve, lambda r: int(r[0].max()) + 1, number, far)
     else:
         result = solve(penalty)
     labels = np.empty(rows.n, np.int64)
     labels[order] = result[0]
     return Solved(labels, result[1], penalty, result[2], result[3])
-
-
-def farthest_divergence(rows: EncodedRows) -> float:
-    """From the mean of all rows."""
-    near = printed.centers_of(rows.overall()[None, :], rows.layout)
-    return float((rows.nearest(near)[1] + rows.phi()).max()) or 1.0
 
 
 def fit_kmeans(model: Any, X: Any, sample_weight: Any) -> None:

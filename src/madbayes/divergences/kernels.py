@@ -316,31 +316,37 @@ def merge_clusters(S, N, F, use, penalty, local, cap, start, family, scale, tree
 
 
 @kernel
-def opening_pass(T, P, w, phi, z, theta, offset, k, penalty, cap, own_theta, own_offset, stop):
-    """Step 2 of the printed algorithm: rows in order, each to the nearest centre or a new one.
+def opening_pass(T, P, w, phi, z, group, use, theta, offset, k, price, own_theta, own_offset, stop):
+    """Rows in order, each to the cheapest centre or to a new one at its own place.
 
-    A row costs φ(x) - T·θ + P·ψ at a centre. `theta` and `offset` (θ and ψ) have room for `cap`
-    centres; `own_theta[i]`, `own_offset[i]` are those of a centre at row i. Returns the number of
-    centres.
+    A row costs φ(x) - T·θ + P·ψ at a centre, and `local` more where its group does not use the
+    cluster. `theta` and `offset` (θ and ψ) have room for `cap` centres; `own_theta[i]`,
+    `own_offset[i]` are those of a centre at row i. `price`: penalty, local, cap. `use[g, c]`:
+    whether group g uses cluster c; it follows the rows. Returns the number of centres.
     """
+    penalty, local, cap = price
     for i in range(len(T)):
         if stop[0]:
             return k
-        best, near = np.inf, 0
+        best, near, g = np.inf, 0, group[i]
         for c in range(k):
             d = phi[i]
             for j in range(T.shape[1]):
                 d -= T[i, j] * theta[c, j]
             for b in range(P.shape[1]):
                 d += P[i, b] * offset[c, b]
+            d *= w[i]
+            if not use[g, c]:
+                d += local
             if d < best:
                 best, near = d, c
-        if w[i] * best > penalty and k < cap:
+        if best > penalty + local and k < cap:
             for j in range(T.shape[1]):
                 theta[k, j] = own_theta[i, j]
             for b in range(P.shape[1]):
                 offset[k, b] = own_offset[i, b]
             near = k
             k += 1
+        use[g, near] = True
         z[i] = near
     return k

@@ -15,8 +15,8 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
-from scipy.special import xlogy
-from scipy.stats import norm, rankdata
+from scipy.special import ndtri
+from scipy.stats import rankdata
 from sklearn.isotonic import isotonic_regression
 
 from madbayes.divergences.families import EncodedRows
@@ -24,101 +24,120 @@ from madbayes.divergences.table import ColumnEncoder
 
 RANKED = ("squared", "gamma", "poisson")  # kinds of columns that can be correlated
 CELLS = 32  # of the histogram to which a distribution with one peak is fitted
+SMOOTH = np.ones(3)  # neighbouring cells that show where the peak is
 
-Null = Callable[[EncodedRows, ColumnEncoder, np.random.RandomState], EncodedRows]
+Null = Callable[[np.random.RandomState], EncodedRows]  # draws a table without clusters
 
 
-def nulls(how: ColumnEncoder) -> list[Null]:
+def nulls(rows: EncodedRows, how: ColumnEncoder) -> list[Null]:
     """Both kinds; only one where the other could not gain more."""
     ranked = sum(kind in RANKED for kind in how.kinds)
     if ranked < 2:
-        return [permuted]
-    return [correlated, permuted] if "squared" in how.kinds else [correlated]
+        return [permuted(rows, how)]
+    if "squared" not in how.kinds:
+        return [correlated(rows, how)]
+    return [correlated(rows, how), permuted(rows, how)]
 
 
-def permuted(rows: EncodedRows, how: ColumnEncoder, rng: np.random.RandomState) -> EncodedRows:
+def nulls_within(rows: EncodedRows, how: ColumnEncoder, labels: np.ndarray) -> list[Null]:
+    """The same, where each cluster of `labels` has no clusters of its own."""
+    inside = [np.flatnonzero(labels == c) for c in range(int(labels.max()) + 1)]
+    parts = [nulls(rows.take(some), how) for some in inside]
+
+    def together(kind: int) -> Null:
+        def draw(rng: np.random.RandomState) -> EncodedRows:
+            T, P = np.empty_like(rows.T), np.empty_like(rows.P)
+            for some, each in zip(inside, parts, strict=True):
+                part = each[kind](rng)
+                T[some], P[some] = part.T, part.P
+            return replace(rows, T=T, P=P)
+
+        return draw
+
+    return [together(kind) for kind in range(len(parts[0]))]
+
+
+def permuted(rows: EncodedRows, how: ColumnEncoder) -> Null:
     """Each column in an order of its own."""
-    return rearranged(rows, how, rng, [])
+    return lambda rng: rearranged(rows, how, rng, {}, np.zeros((rows.n, 0)))
 
 
-def correlated(rows: EncodedRows, how: ColumnEncoder, rng: np.random.RandomState) -> EncodedRows:
+def correlated(rows: EncodedRows, how: ColumnEncoder) -> Null:
     """Numbers and counts keep their rank correlations, and numbers have one peak."""
-    return rearranged(rows, how, rng, [j for j, kind in enumerate(how.kinds) if kind in RANKED])
+    first = np.r_[0, np.cumsum(how.widths)]
+    values = {}
+    for j, kind in enumerate(how.kinds):
+        if kind in RANKED:
+            there = rows.P[:, rows.layout.block[first[j]]] > 0
+            own = np.sort(rows.T[there, first[j]])
+            values[j] = one_peak(own) if kind == "squared" else own
+    root = correlation_root(rows, [first[j] for j in values])
 
+    def draw(rng: np.random.RandomState) -> EncodedRows:
+        return rearranged(rows, how, rng, values, rng.standard_normal((rows.n, len(root))) @ root.T)
 
-def within(labels: np.ndarray, null: Null) -> Null:
-    """Each cluster of `labels` without clusters of its own."""
-
-    def each(rows: EncodedRows, how: ColumnEncoder, rng: np.random.RandomState) -> EncodedRows:
-        T, P = np.empty_like(rows.T), np.empty_like(rows.P)
-        for c in range(int(labels.max()) + 1):
-            inside = np.flatnonzero(labels == c)
-            part = null(rows.take(inside), how, rng)
-            T[inside], P[inside] = part.T, part.P
-        return replace(rows, T=T, P=P)
-
-    return each
+    return draw
 
 
 def rearranged(
-    rows: EncodedRows, how: ColumnEncoder, rng: np.random.RandomState, ranked: list[int]
+    rows: EncodedRows,
+    how: ColumnEncoder,
+    rng: np.random.RandomState,
+    values: dict[int, np.ndarray],
+    order: np.ndarray,
 ) -> EncodedRows:
-    """`ranked`: columns of the table that stay correlated; the others are permuted."""
+    """Columns with sorted `values` take them in the order of the columns of `order`; the others are
+    permuted."""
     first = np.r_[0, np.cumsum(how.widths)]
     T, block = rows.T.copy(), rows.layout.block
-    order = correlated_draws(rows, [first[j] for j in ranked], rng)
-    for j, kind in enumerate(how.kinds):
+    place = {j: at for at, j in enumerate(values)}
+    for j in range(len(how.kinds)):
         columns = slice(first[j], first[j + 1])
         there = np.flatnonzero(rows.P[:, block[first[j]]] > 0)
         if how.divergence == "multinomial":
             there = np.arange(rows.n)
-        if j not in ranked:
+        if j in values:
+            T[there[np.argsort(order[there, place[j]], kind="stable")], first[j]] = values[j]
+        else:
             T[there, columns] = rows.T[rng.permutation(there), columns]
-            continue
-        place = np.argsort(np.argsort(order[there, ranked.index(j)], kind="stable"), kind="stable")
-        values = np.sort(rows.T[there, first[j]])
-        T[there, first[j]] = (one_peak(values) if kind == "squared" else values)[place]
     if how.divergence == "multinomial":
         return replace(rows, T=T, P=T.sum(axis=1, keepdims=True))
     return replace(rows, T=T)
 
 
 def one_peak(values: np.ndarray) -> np.ndarray:
-    """Sorted values with a density that rises to one peak and falls, nearest to that of `values`
-    (Grenander's estimate on both sides of the likeliest peak), on the same grid."""
+    """Sorted values on the same grid, with the nearest density that rises to their peak and then
+    falls (Grenander's estimate on both sides)."""
     different = np.unique(values)
     if len(different) < 3:
         return values
     cells = different[np.unique(np.linspace(0, len(different) - 1, CELLS).astype(int))]
     middle = (cells[1:] + cells[:-1]) / 2
     edges = np.r_[2 * cells[0] - middle[0], middle, 2 * cells[-1] - middle[-1]]
-    count, width = np.histogram(values, edges)[0], np.diff(edges)
-    density, best = count / width, (-np.inf, count / width)
-    for peak in range(len(count)):
-        up, down = density[: peak + 1], density[peak:]
-        left = isotonic_regression(up, sample_weight=width[: peak + 1])
-        right = isotonic_regression(down, sample_weight=width[peak:], increasing=False)
-        fit = np.r_[left[:-1], max(left[-1], right[0]), right[1:]]
-        likely = float(xlogy(count, fit / (fit @ width)).sum())
-        best = max(best, (likely, fit), key=lambda found: found[0])
-    total = np.r_[0.0, np.cumsum(best[1] * width)]
+    width = np.diff(edges)
+    density = np.histogram(values, edges)[0] / width
+    near = np.convolve(density * width, SMOOTH, "same") / np.convolve(width, SMOOTH, "same")
+    peak = int(np.argmax(near))
+    left = isotonic_regression(density[: peak + 1], sample_weight=width[: peak + 1])
+    right = isotonic_regression(density[peak:], sample_weight=width[peak:], increasing=False)
+    fit = np.r_[left[:-1], max(left[-1], right[0]), right[1:]]
+    total = np.r_[0.0, np.cumsum(fit * width)]
     found = np.interp((np.arange(len(values)) + 0.5) / len(values) * total[-1], total, edges)
     step = np.diff(different).min()
     return different[0] + step * np.round((found - different[0]) / step)
 
 
-def correlated_draws(
-    rows: EncodedRows, columns: list[int], rng: np.random.RandomState
-) -> np.ndarray:
-    """Normal draws with the correlations of the normal scores of these columns."""
+def correlation_root(rows: EncodedRows, columns: list[int]) -> np.ndarray:
+    """R with R Rᵀ the correlations of the normal scores of these columns."""
     scores = np.zeros((rows.n, len(columns)))
     for at, j in enumerate(columns):
         there = rows.P[:, rows.layout.block[j]] > 0
         ranks = rankdata(rows.T[there, j])
-        scores[there, at] = norm.ppf(ranks / (len(ranks) + 1))
+        scores[there, at] = ndtri(ranks / (len(ranks) + 1))
     scores -= scores.mean(axis=0)
     sd = scores.std(axis=0)
-    C = (scores.T @ scores) / rows.n / np.outer(np.where(sd > 0, sd, 1), np.where(sd > 0, sd, 1))
+    sd = np.where(sd > 0, sd, 1.0)
+    C = (scores.T @ scores) / rows.n / np.outer(sd, sd)
     np.fill_diagonal(C, 1.0)
     values, vectors = np.linalg.eigh(C)
-    return rng.standard_normal(scores.shape) @ (vectors * np.sqrt(np.maximum(values, 0.0))).T
+    return np.asarray(vectors * np.sqrt(np.maximum(values, 0.0)))

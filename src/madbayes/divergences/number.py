@@ -16,20 +16,22 @@
 The evidence is the share of splits that alone would say the same number.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy.special import gammaln, logsumexp
+from scipy.special import gammaln
 
 from madbayes._rows.progress import Stage
 from madbayes._rows.threads import together
+from madbayes._search.division import without_gaps
 from madbayes._search.price import fixed
-from madbayes.divergences.families import EncodedRows
+from madbayes.divergences.families import EncodedRows, centers_of, half_seen
 from madbayes.divergences.kernels import BERNOULLI, GAMMA, POISSON, SHARE, SQUARED
-from madbayes.divergences.null_tables import Null, nulls, within
+from madbayes.divergences.null_tables import Null, nulls, nulls_within
 from madbayes.divergences.space import DivergenceSpace
 from madbayes.divergences.table import ColumnEncoder
-from madbayes.howmany.staircase import Choice, Staircase, Strength
+from madbayes.howmany.staircase import Staircase, Strength
 
 ROWS = 4000  # of the sample
 SPLITS = 8
@@ -113,7 +115,7 @@ class Rung:
 
 
 def ladder(
-    rows: EncodedRows, how: ColumnEncoder, numbers: range, rng: np.random.RandomState
+    rows: EncodedRows, how: ColumnEncoder, numbers: Sequence[int], rng: np.random.RandomState
 ) -> dict[int, Rung]:
     """2. Divisions into these numbers of clusters, or fewer where rows are equal."""
     m = int(min(max(SMALL, 3 * numbers[-1]), max(rows.n // 3, 1)))
@@ -141,18 +143,19 @@ def ladder(
 
 
 def polish(rows: EncodedRows, labels: np.ndarray, how: ColumnEncoder) -> Rung:
-    """2. Passes at the noise level of the clusters themselves."""
+    """2. Passes of nearest centres, each at the noise level of the clusters before it."""
     k = int(labels.max()) + 1
-    noise = level_noise(rows, labels, k, how)
-    for _ in range(POLISH if how.mixed else 1):
-        space = DivergenceSpace(scaled(rows, noise), fixed(k, rows.n))
-        passes = 1 if how.mixed else POLISH
-        new = space.lloyd(labels, passes) if k > 1 else labels
+    for _ in range(POLISH if k > 1 else 0):
+        noise, found = level_noise(rows, labels, k, how), rows.add_up(labels, k)
+        means = found.means(rows.layout, rows.overall()) * noise.factor
+        layout = replace(rows.layout, scale=noise.shape)
+        near = centers_of(means, layout, half_seen(found.W * rows.per_row))
+        # Centres take the factor of the columns, so that the rows need not be scaled.
+        new, k = without_gaps(rows.nearest(replace(near, theta=near.theta * noise.factor))[0])
         if np.array_equal(new, labels):
             break
-        labels, k = new, int(new.max()) + 1
-        noise = level_noise(rows, labels, k, how)
-    return Rung(labels, noise)
+        labels = new
+    return Rung(labels, level_noise(rows, labels, k, how))
 
 
 def held_out(
@@ -187,12 +190,14 @@ def held_out(
     share = (found.W + PRIOR) / (found.W.sum() + PRIOR * k)
     logs = test.T @ theta.T - test.P @ np.add.reduceat(psi, layout.start[:-1], axis=1).T
     if (family == SQUARED).any():
-        logs += (test.T**2) @ quadratic.T
+        logs += test.squared @ quadratic.T
     if how.mixed and (j := family == GAMMA).any():  # (a - 1) log x depends on the shape
         ok = test.P[:, block[j]] > 0
         log_x = np.where(ok, np.log(np.where(ok, test.T[:, j], 1.0)), 0.0)
         logs += (log_x @ (gamma_shapes(fit, labels, k)[j] - 1))[:, None]
-    return logsumexp(logs + np.log(share), axis=1)
+    logs += np.log(share)
+    highest = logs.max(axis=1)
+    return np.asarray(highest + np.log(np.exp(logs - highest[:, None]).sum(axis=1)))
 
 
 def possible(rows: EncodedRows, how: ColumnEncoder) -> np.ndarray:
@@ -215,19 +220,16 @@ def cluster_variances(
     """
     layout = rows.layout
     pooled = pooled_variance(rows, labels, k)
-    there = rows.P[:, layout.block] > 0
-    means = rows.add_up(labels, k).means(layout)
-    squares = np.where(there, (rows.T - means[labels]) ** 2, 0.0) * rows.w[:, None]
-    member = np.zeros((k, rows.n))
-    member[labels, np.arange(rows.n)] = 1.0
-    within, mass = member @ squares, member @ (there * rows.w[:, None])
+    found = rows.add_up(labels, k)
+    mass = found.N[:, layout.block]
+    squares = found.S**2 / np.where(mass > 0, mass, 1.0)
+    within = np.maximum(rows.add_up_squares(labels, k) - squares, 0.0)
     if not how.mixed:
         j = layout.family == SQUARED
         pooled = np.full(len(pooled), pooled[j].mean() if j.any() else 1.0)
         within = np.repeat(within[:, j].sum(axis=1, keepdims=True), len(pooled), axis=1)
         mass = np.repeat(mass[:, j].sum(axis=1, keepdims=True), len(pooled), axis=1)
-    found = (within + SPREAD_PRIOR * pooled) / (mass + SPREAD_PRIOR)
-    return np.maximum(found, rows.rounding)
+    return np.maximum((within + SPREAD_PRIOR * pooled) / (mass + SPREAD_PRIOR), rows.rounding)
 
 
 @dataclass(frozen=True)
@@ -236,7 +238,6 @@ class Found:
 
     path: Staircase
     noise: Noise
-    centers: np.ndarray | None = None  # in units of the noise
 
 
 def find_number(
@@ -255,23 +256,27 @@ def find_number(
     some = replace(some, w=some.w / some.w.mean())
     top = max(1, min(most or MOST, some.n // (2 * PER_CLUSTER)))
     top = max(top, min(fewest, some.n))
-    gain = noise = np.zeros((1, top))
-    fewest, k, clear = min(fewest, top), min(fewest, top), 0.0
+    fewest = k = min(fewest, top)
+    gain, noise, clear = np.zeros((1, k)), np.zeros((1, k)), 0.0
     if top > 1 and some.n >= MIN_ROWS:
         seeds = rng.randint(2**31 - 1, size=SPLITS)
-        table = Gains(some, how, range(1, top + 1), seeds)
-        gain = table.of()
-        noise = table.of_noise()
+        table = Gains(some, how, seeds)
+        gain = table.of(range(1, top + 1))
+        # Noise matters up to where the rows gain most.
+        gain = gain[:, : max(fewest, 1 + int(np.argmax(gain.mean(axis=0))))]
+        noise = table.of_noise(range(1, gain.shape[1] + 1))
         k = best_number(gain.mean(axis=0), gain - noise.mean(axis=0), noise, fewest)
         clear = clearness(gain[:, k - 1], noise[:, k - 1])
         if clear > CLEAR:
             first = k
-            k, noise = climb(table, gain, noise, k, rng)  # 6.
+            k = climb(table, gain, k, rng)  # 6.
             agreed = first == k == where_gains_end(gain)
             clear = clear if agreed else min(clear, STRONG * CLEAR)
         elif fewest == 1:
             k = 1
-    return choose(some, rows, how, gain, noise, k, clear, rng)
+    evidence = Evidence(gain, noise, clear, top)
+    rungs = ladder(some, how, range(1, min(top, max(2 * k, k + 4)) + 1), rng)
+    return choose(some, how, evidence, rungs, k, float(rows.w.sum() / some.w.sum()))
 
 
 @dataclass(frozen=True)
@@ -280,60 +285,62 @@ class Gains:
 
     rows: EncodedRows
     how: ColumnEncoder
-    numbers: range
     seeds: np.ndarray
 
-    def of_noise(self, labels: np.ndarray | None = None) -> np.ndarray:
+    def of_noise(self, numbers: Sequence[int], labels: np.ndarray | None = None) -> np.ndarray:
         """Of rows without clusters (beyond those of `labels`), by the kind of noise that gains more
         for each number."""
-        kinds = nulls(self.how)
-        if labels is not None:
-            kinds = [within(labels, null) for null in kinds]
-        found = [self.of(null) for null in kinds]
+        kinds = (
+            nulls(self.rows, self.how)
+            if labels is None
+            else nulls_within(self.rows, self.how, labels)
+        )
+        found = [self.of(numbers, null) for null in kinds]
         return np.where(found[0].mean(axis=0) >= found[-1].mean(axis=0), found[0], found[-1])
 
-    def of(self, null: Null | None = None) -> np.ndarray:
-        """Of the rows themselves, or of rows that `null` makes of them."""
+    def of(self, numbers: Sequence[int], null: Null | None = None) -> np.ndarray:
+        """Of the rows themselves, or of tables that `null` draws; 1 is the first of the numbers."""
         stage = Stage("how many", len(self.seeds))
 
         def one(seed: int) -> np.ndarray:
-            found = self.split(np.random.RandomState(seed), null)
+            found = self.split(np.random.RandomState(seed), numbers, null)
             stage.step()
             return found
 
         return np.array(together(one, [int(seed) for seed in self.seeds]))
 
-    def split(self, rng: np.random.RandomState, null: Null | None) -> np.ndarray:
-        """One part tells of the other."""
+    def split(
+        self, rng: np.random.RandomState, numbers: Sequence[int], null: Null | None
+    ) -> np.ndarray:
+        """One half tells of the other."""
         how, order = self.how, rng.permutation(self.rows.n)
-        rows = self.rows if null is None else null(self.rows, how, rng)
-        part = rows.n // 2
-        fit, test = rows.take(np.sort(order[:part])), rows.take(np.sort(order[part:]))
-        rungs = ladder(fit, how, self.numbers, rng)
-        logs = [held_out(fit, rungs[k].labels, test, how) for k in self.numbers]
+        rows = self.rows if null is None else null(rng)
+        half = rows.n // 2
+        fit, test = rows.take(np.sort(order[:half])), rows.take(np.sort(order[half:]))
+        rungs = ladder(fit, how, numbers, rng)
+        logs = [held_out(fit, rungs[k].labels, test, how) for k in numbers]
         # One row of the fit may be in no cluster: it is described as by one cluster.
         logs = [np.logaddexp(each, logs[0] - np.log(fit.w.sum())) for each in logs]
         return np.array([test.w @ (each - logs[0]) for each in logs]) / test.w.sum()
 
 
-def climb(
-    table: Gains, gain: np.ndarray, noise: np.ndarray, k: int, rng: np.random.RandomState
-) -> tuple[int, np.ndarray]:
-    """6. A larger number while it gains more than noise within the clusters; and that noise."""
+def climb(table: Gains, gain: np.ndarray, k: int, rng: np.random.RandomState) -> int:
+    """6. A larger number while it gains more than noise within the clusters."""
     for _ in range(CLIMBS):
         last = where_gains_end(gain)
         if last <= k:
             break
-        inside = table.of_noise(ladder(table.rows, table.how, range(k, k + 1), rng)[k].labels)
-        more = (gain - gain[:, [k - 1]]) - (inside - inside[:, [k - 1]]).mean(axis=0)
-        error = standard_error(gain - gain[:, [k - 1]], inside - inside[:, [k - 1]])
-        part = more.mean(axis=0)[k:last]
-        top = int(np.argmax(part))
-        larger = k + 1 + int(np.argmax(part >= part[top] - error[k + top]))
-        if not more[:, larger - 1].mean() > RISE * error[larger - 1]:
+        labels = ladder(table.rows, table.how, [k], rng)[k].labels
+        numbers = range(k, last + 1)
+        inside = table.of_noise([*([1] if k > 1 else []), *numbers], labels)[:, -len(numbers) :]
+        own, other = gain[:, k - 1 : last] - gain[:, [k - 1]], inside - inside[:, [0]]
+        more, error = own.mean(axis=0) - other.mean(axis=0), standard_error(own, other)
+        best = 1 + int(np.argmax(more[1:]))
+        step = 1 + int(np.argmax(more[1:] >= more[best] - error[best]))
+        if not more[step] > RISE * error[step]:
             break
-        k, noise = larger, inside
-    return k, noise
+        k += step
+    return k
 
 
 def standard_error(gain: np.ndarray, noise: np.ndarray) -> np.ndarray:
@@ -366,44 +373,53 @@ def vote(gain: np.ndarray, excess: np.ndarray, error: np.ndarray) -> int:
     return 1 + int(np.argmax(allowed >= allowed[top] - error[top]))
 
 
+@dataclass(frozen=True)
+class Evidence:
+    """What numbers of clusters gain, and noise with them, split by split."""
+
+    gain: np.ndarray
+    noise: np.ndarray
+    clear: float
+    top: int  # the largest number that was tried
+
+    @property
+    def excess(self) -> np.ndarray:
+        return self.gain - self.noise.mean(axis=0)
+
+    def stability(self, k: int) -> float:
+        """The share of splits that alone would say k."""
+        error = standard_error(self.excess, self.noise)
+        votes = [vote(g, e, error) for g, e in zip(self.gain, self.excess, strict=True)]
+        return float(np.mean([v == k for v in votes]))
+
+
 def choose(
     some: EncodedRows,
-    rows: EncodedRows,
     how: ColumnEncoder,
-    gain: np.ndarray,
-    noise: np.ndarray,
+    evidence: Evidence,
+    rungs: dict[int, Rung],
     k: int,
-    clear: float,
-    rng: np.random.RandomState,
+    share: float,
 ) -> Found:
-    """The number, how sure it is, and the staircase of the sample at its noise level."""
-    top = gain.shape[1]
-    excess = gain - noise.mean(axis=0)
-    error = standard_error(excess, noise)
-    votes = [vote(g, e, error) for g, e in zip(gain, excess, strict=True)]
-    same = float(np.mean([v == k for v in votes]))
-    rungs = ladder(some, how, range(1, min(top, max(2 * k, k + 4)) + 1), rng)
-    space = DivergenceSpace(scaled(some, rungs[k].noise), fixed(top, some.n))
+    """The number, how sure it is, and the staircase of the sample at its noise level; `share`: rows
+    that one row of the sample stands for."""
+    same, clear = evidence.stability(k), evidence.clear
+    excess = evidence.excess.mean(axis=0)
+    space = DivergenceSpace(scaled(some, rungs[k].noise), fixed(evidence.top, some.n))
     divided = {j: space.division(rung.labels) for j, rung in rungs.items()}
-    share = rows.w.sum() / some.w.sum()
     path = Staircase.build(
-        [d.k for d in divided.values()],
-        [d.objective * share for d in divided.values()],
-        scores=dict(enumerate(excess.mean(axis=0).tolist(), 1)),
+        [d.k for d in divided.values()], [d.objective * share for d in divided.values()]
     )
     k = divided[k].k  # fewer where rows are equal
-    order = [int(j) + 1 for j in np.argsort(-excess.mean(axis=0), kind="stable")]
-    choice = Choice(
-        number=k,
-        price=price_of(path, k),
-        strength=strength(k, clear, same if k < top else 0.0),  # more were not tried
-        support=same if k > 1 and clear > CLEAR else 0.0,
-        reason=explain(k, float(excess[:, k - 1].mean()), clear),
-        runners_up=tuple((j, float(excess[:, j - 1].mean())) for j in order if j != k)[:5],
-        score=float(excess[:, k - 1].mean()),
+    path = path.decide(
+        k,
+        explain(k, float(excess[k - 1]), clear),
+        scores=dict(enumerate(excess.tolist(), 1)),
+        support=same if clear > CLEAR else 0.0,
+        strength=strength(k, clear, same if k < evidence.top else 0.0),  # more were not tried
         stability=same,
     )
-    return Found(replace(path, choice=choice), rungs[k].noise, divided[k].centers)
+    return Found(path, rungs[k].noise)
 
 
 def clearness(gain: np.ndarray, noise: np.ndarray) -> float:
@@ -433,11 +449,3 @@ def explain(k: int, excess: float, clear: float) -> str:
     if clear <= CLEAR:
         return "hardly better than noise on held-out rows"
     return f"each held-out row takes {excess:.2g} nats less to describe than noise would"
-
-
-def price_of(path: Staircase, k: int) -> float:
-    """In the middle of the step, or of the nearest one."""
-    step = path.step_of(k)
-    if step is None:
-        step = int(np.argmin(np.abs(path.number - k)))
-    return path.middle(step)

@@ -150,8 +150,12 @@ def read_columns(model: Any, X: Any, *, reset: bool) -> list[Column]:
     allow_gaps = getattr(model, "missing", "error") == "observed"
     X = without_arrow(X)
     if model.divergence != "mixed":
-        if not allow_gaps:
-            X = dense(check_rows(model, X, reset=reset), f"divergence={model.divergence!r}")
+        try:
+            whole = not allow_gaps and check_rows(model, X, reset=reset)
+        except ValueError:  # gaps and infinite cells are named later, with their column and row
+            whole = False
+        if whole is not False:
+            X = dense(whole, f"divergence={model.divergence!r}")
         else:
             if sp.issparse(X):
                 X = dense(sp.csr_array(X), "missing='observed'")
@@ -184,9 +188,15 @@ def plain(series: Any) -> Column:
     values = np.asarray(series)
     if values.dtype.kind in "biuf":
         return values
-    listed = series.tolist() if hasattr(series, "tolist") else series.to_list()
-    place: dict[Any, int] = {}
-    codes = np.fromiter((place.setdefault(v, len(place)) for v in listed), int, len(listed))
+    if hasattr(series, "factorize"):  # pandas; its code for a gap is -1, the last value below
+        codes, different = series.factorize()
+        place = [*different, None]
+        codes = codes % len(place)
+    else:
+        listed = series.tolist() if hasattr(series, "tolist") else series.to_list()
+        seen: dict[Any, int] = {}
+        codes = np.fromiter((seen.setdefault(v, len(seen)) for v in listed), int, len(listed))
+        place = list(seen)
     found = [v.item() if isinstance(v, np.generic) else v for v in place]
     return Coded([v if isinstance(v, PLAIN) or is_gap(v) else str(v) for v in found], codes)
 
@@ -267,6 +277,8 @@ def guess_kind(values: Column) -> str:
     if values.dtype.kind == "b":
         return "bernoulli"
     known = values[np.isfinite(values)].astype(np.float64)
+    if known.size == 0:  # only infinite cells, which are named later
+        return "squared"
     different = np.unique(known)
     if np.isin(different, (0.0, 1.0)).all():
         return "bernoulli"

@@ -64,8 +64,7 @@ class HardHDP(DivergenceMixin, SharedClusters, CentersMixin):
     max_iter : int, default=300
         Passes of Algorithm 2 at most.
     divergence : {"squared", "poisson", "multinomial", "bernoulli", "gamma", "mixed"}
-        What a row costs at a centre, as in `DPMeans`; other than "squared" with "search" only. The
-        penalties are then in nats.
+        What a row costs at a centre, as in `DPMeans`. The penalties are then in nats.
     columns : dict or None
         With ``divergence="mixed"``: the kind of each column, as in `DPMeans`.
     random_state : int, RandomState or None
