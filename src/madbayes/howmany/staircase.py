@@ -9,6 +9,7 @@ read on its rising side.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from html import escape
 from importlib import import_module
 from typing import Any, Literal
 
@@ -19,12 +20,13 @@ from madbayes._rows.checks import check_penalty, check_table
 from madbayes._rows.threads import workers
 
 Of = Literal["cluster", "feature", "community"]
+MANY_STEPS = 50  # steps of a path that a notebook shows
 Strength = Literal["none", "weak", "moderate", "strong"]
 
 RUNNERS_UP = 5  # numbers that a choice names beside its own, at most
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Choice:
     """The number of groups that the data supports best, how well, and why.
 
@@ -93,6 +95,20 @@ class Choice:
     def resolution(self) -> float:
         return self.price
 
+    def __repr__(self) -> str:
+        others = ", ".join(str(number) for number, _ in self.runners_up[:3])
+        name = {"cluster": "n_clusters", "feature": "n_components"}.get(self.of, "n_clusters")
+        return (
+            f"Choice({name}={self.number}, strength={self.strength!r}, "
+            f"support={self.support:.2f}, runners_up=[{others}])"
+        )
+
+    def _repr_html_(self) -> str:
+        rows = {name: getattr(self, name) for name in self.__dataclass_fields__}
+        rows["runners_up"] = ", ".join(str(number) for number, _ in self.runners_up)
+        rows["remarks"] = ". ".join(self.remarks)
+        return as_html(repr(self), list(rows.items()))
+
     def describe(self) -> str:
         """What was found, how sure it is and what else it could be, for a person."""
         text = count(self.number, self.of)
@@ -110,7 +126,7 @@ class Choice:
         return ". ".join([text, *self.remarks])
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Staircase:
     """How many groups at which price.
 
@@ -179,6 +195,24 @@ class Staircase:
         if "figures" in more:
             more["figures"] = {name: np.asarray(v)[keep] for name, v in more["figures"].items()}
         return cls(ks[keep], low, high, errors[keep], of=of, **more)
+
+    def __repr__(self) -> str:
+        shown = ", ".join(str(number) for number in self.number[:6])
+        more = ", …" if len(self.number) > 6 else ""
+        best = "" if self.choice is None else f", best={self.choice.number}"
+        price = "resolution" if self.of == "community" else "penalty"
+        return f"Staircase({count(2, self.of)[2:]} by {price}: {shown}{more}{best})"
+
+    def _repr_html_(self) -> str:
+        rows: list[tuple[Any, ...]] = [
+            (int(number), f"{low:.4g}", f"{high:.4g}", f"{error:.4g}")
+            for number, low, high, error in zip(
+                self.number, self.price_low, self.price_high, self.objective, strict=True
+            )
+        ]
+        price = "resolution" if self.of == "community" else "penalty"
+        head = (count(2, self.of)[2:], f"{price} from", "to", "error")
+        return as_html(repr(self), [head, *rows[:MANY_STEPS]])
 
     def decide(
         self,
@@ -314,6 +348,13 @@ class Staircase:
     def without_rows(self) -> "Staircase":
         """The same path without the rows it was made of, for keeping."""
         return replace(self, _X=None)
+
+
+def as_html(head: str, rows: Sequence[tuple[Any, ...]]) -> str:
+    """One line that opens to a table."""
+    cells = ("".join(f"<td>{escape(str(cell))}</td>" for cell in row) for row in rows)
+    body = "".join(f"<tr>{row}</tr>" for row in cells)
+    return f"<details><summary>{escape(head)}</summary><table>{body}</table></details>"
 
 
 def lower_hull(numbers: np.ndarray, errors: np.ndarray, *, rising: bool = False) -> np.ndarray:
