@@ -32,7 +32,6 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.utils.extmath import randomized_svd
 
-from madbayes._rows.threads import together
 from madbayes.graph.descent import modularity
 from madbayes.graph.input import connected_part
 from madbayes.graph.levels import Graph, contracted
