@@ -7,6 +7,8 @@ them holds two. Clusters are therefore turned into Gaussians, and compared with 
    tests on held-out rows see a valley. A density without clusters explains such rows much better.
 2. *A finer division.* Two clusters that overlap have no valley between them. If a finer division of
    the staircase explains held-out rows better, the number may be too small (iris: 2 of 3).
+
+Evidence that is doubted is weak.
 """
 
 from dataclasses import replace
@@ -17,7 +19,7 @@ import numpy as np
 from madbayes._partition.lloyd import nearest
 from madbayes._rows.content import content_order
 from madbayes.howmany.densities import MAX_COLUMNS, MAX_ROWS, MIN_ROWS, explain, loss_by_shape
-from madbayes.howmany.staircase import Choice, Staircase
+from madbayes.howmany.staircase import Staircase
 
 # Nats per row. Clusters that are uniform, not Gaussian, lose 0.1 to 0.25; rings, arcs and crescents
 # that are cut into round pieces lose 0.4 to 1.3.
@@ -25,11 +27,12 @@ SHAPE_LOSS = 0.3
 # Nats per row. Finer divisions of Gaussian and uniform clusters gain up to 0.015, of clusters that
 # hold two classes (iris, penguins, vehicle) 0.05 to 0.7.
 FINER_GAIN = 0.03
+WEAK_SUPPORT = 0.2  # of a choice that is doubted
 FINER = 1.0, 1.5, 2.0  # times as many clusters, and at least one more
 
 
 def doubt(path: Staircase, X: Any, labels: np.ndarray) -> Staircase:
-    """The path with a weaker choice where 1. or 2. speaks against the clusters of the rows X."""
+    """The path with a weak choice where 1. or 2. speaks against the clusters of the rows X."""
     choice = path.best()
     if choice.strength not in ("moderate", "strong") or len(X) < MIN_ROWS:
         return path
@@ -37,28 +40,17 @@ def doubt(path: Staircase, X: Any, labels: np.ndarray) -> Staircase:
     X, labels = np.asarray(X[rows], np.float64), labels[rows]
     loss = loss_by_shape(X, labels) if X.shape[1] <= MAX_COLUMNS else 0.0
     if loss > SHAPE_LOSS:
-        return replace(path, choice=pieces_of_shapes(choice, loss))
-    gain = gain_of_finer(path, X, labels)
-    if gain > FINER_GAIN:
-        return replace(path, choice=too_few(choice, gain))
-    return path
-
-
-def pieces_of_shapes(choice: Choice, loss: float) -> Choice:
-    """1. Weak evidence."""
-    remark = (
-        f"The clusters are not round: without clusters, held-out rows are explained better by "
-        f"{loss:.1f} nats each. AutoCluster and NeighborCut find clusters of other shapes"
-    )
-    return replace(choice, strength="weak", support=0.2, remarks=(*choice.remarks, remark))
-
-
-def too_few(choice: Choice, gain: float) -> Choice:
-    """2. Moderate evidence; weak where the gain is as large as that of another shape."""
-    reason = f"{choice.reason}, but a finer division explains held-out rows better"
-    if gain > SHAPE_LOSS or choice.strength == "moderate":
-        return replace(choice, strength="weak", support=min(choice.support, 0.3), reason=reason)
-    return replace(choice, strength="moderate", support=min(choice.support, 0.6), reason=reason)
+        remark = (
+            f"The clusters are not round: without clusters, held-out rows are explained better by "
+            f"{loss:.1f} nats each. AutoCluster and NeighborCut find clusters of other shapes"
+        )
+        weaker = replace(choice, remarks=(*choice.remarks, remark))
+    elif gain_of_finer(path, X, labels) > FINER_GAIN:
+        reason = f"{choice.reason}, but a finer division explains held-out rows better"
+        weaker = replace(choice, reason=reason)
+    else:
+        return path
+    return replace(path, choice=replace(weaker, strength="weak", support=WEAK_SUPPORT))
 
 
 def gain_of_finer(path: Staircase, X: np.ndarray, labels: np.ndarray) -> float:
