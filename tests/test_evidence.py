@@ -4,6 +4,7 @@ import re
 
 import numpy as np
 import pytest
+from sklearn.datasets import load_iris
 
 from madbayes import (
     AutoCluster,
@@ -105,3 +106,13 @@ def test_every_choice_is_made_in_one_place():
     assert (nothing.strength, nothing.support) == ("none", 0.0)
     one = Staircase.build([0, 1], [9.0, 1.0], of="feature").decide(1, "", scores={}, support=0.9)
     assert (one.best().strength, one.best().of) == ("strong", "feature")
+
+
+def test_evidence_is_not_strong_where_a_cluster_holds_two():
+    X, label = load_iris(return_X_y=True)
+    model = DPMeans(random_state=0).fit(X)  # two of the three overlap
+    assert (model.n_clusters_, model.evidence_.strength) == (2, "weak")
+    assert "a finer division explains held-out rows better" in model.evidence_.describe()
+    assert model.path_.best() == model.evidence_
+    apart = DPMeans(random_state=0).fit(X[label != 1])
+    assert (apart.n_clusters_, apart.evidence_.strength) == (2, "strong")

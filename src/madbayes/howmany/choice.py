@@ -19,6 +19,7 @@ CLEAR_LINKS, CLEAR_SHARE = 7.0, 0.9  # score of the links, and share of the poss
 STRONG_ROWS = 100  # rows for strong evidence, at least: halves of fewer say the same by accident
 COMPARED_ROWS = 2_048  # rows whose divisions by several halves are compared
 COMPARED_HALVES = 4  # halves that are compared, at most
+WEAKER: dict[Strength, Strength] = {"strong": "moderate", "moderate": "weak"}
 CLOSE = 1.15  # numbers of clusters of two tests that differ by a smaller factor agree
 
 
@@ -103,16 +104,15 @@ def from_links(path: Staircase, tested: Tested, k: int) -> dict[str, Any]:
     reason = "no division stands out from noise"
     if word != "none" and confirmed is not None:
         reason = f"{confirmed:.0%} of the divisions confirmed on held-out rows"
-    if word == "strong":
-        if stability is None or stability < STEADY:
-            word = "moderate"
-            reason += ", but other halves of the rows give other numbers"
-        elif len(tested.Z) < STRONG_ROWS:
-            word = "moderate"
-            reason += ", but the rows are few"
-        elif doubted(tested, k):
-            word = "moderate"
-            reason += ", but a finer division is found again too"
+    if word in WEAKER and (stability is None or stability < STEADY):
+        word = WEAKER[word]
+        reason += ", but other halves of the rows give other numbers"
+    elif word == "strong" and len(tested.Z) < STRONG_ROWS:
+        word = "moderate"
+        reason += ", but the rows are few"
+    elif word == "strong" and doubted(tested, k):
+        word = "moderate"
+        reason += ", but a finer division is found again too"
     return {
         "strength": word,
         "support": score / (k - 1) if k > 1 else 0.0,
@@ -192,5 +192,5 @@ def strength(k: int, scores: Scores) -> Strength:
     for before, j, after in zip(ks[:-2], ks[1:-1], ks[2:], strict=True):
         peak = scores[j][0] > max(scores[before][0], scores[after][0])
         if peak and abs(j - k) > max(1, k / 10) and scores[j][0] > 0.75 * scores[k][0]:
-            return {"strong": "moderate", "moderate": "weak"}.get(word, word)  # type: ignore
+            return WEAKER.get(word, word)
     return word

@@ -180,7 +180,7 @@ def cut_in_halves(Z: Any, w: np.ndarray, seed: int) -> list[Half]:
     rng = np.random.default_rng(seed)
     h = min(len(Z), ROWS) // 2
     rows = rng.permutation(len(Z))[: 2 * h].reshape(2, h)
-    uniforms = rng.random((2, min(h // 2, SMALL)))
+    uniforms = rng.random((2, min(h, SMALL)))
     one, two = ((Z[r], w[r]) for r in rows)
     return [Half(*one, *two, uniforms[0]), Half(*two, *one, uniforms[1])]
 

@@ -19,6 +19,7 @@ AT_ONCE = 2048  # rows whose distances are measured at once
 SAMPLE_VALUES = 16_000_000  # rows × columns of the sample, for many columns
 SPARSE_ROWS = 8_192  # of a CSR matrix of many columns, which stays sparse
 NULL_ROWS = 4_096  # rows of a sample with independent columns
+COMPONENT_ROWS = 4_096  # rows, at most, by which the number of components grows
 KEEP_COLUMNS = 10  # so few are not reduced to components
 DENSE_COLUMNS = 1_024  # a sample of a CSR matrix is made dense up to here
 COMPONENTS = 64  # of a sparse sample, at most
@@ -166,11 +167,11 @@ def principal_axes(
     null = np.linalg.eigvalsh(gram(flipped))[::-1]
     value, vector = np.linalg.eigh(gram(some - some.mean(0)))
     value, vector = value[::-1], vector[:, ::-1]
-    r = int(np.argmin(np.r_[value > null, False]))
+    r, rows = int(np.argmin(np.r_[value > null, False])), min(len(X), COMPONENT_ROWS)
     ratio, tail = np.sqrt(some.shape[1] / len(some)), value[r : some.shape[1]]
     if ratio < 0.9 and len(tail) and tail[0] > WIDER * tail[-1] * ((1 + ratio) / (1 - ratio)) ** 2:
-        r = max(r, len(X) // 50)  # the rest is wider than noise can be (Marchenko & Pastur 1967)
-    r = min(max(r, 2, len(X) // 256), at_most, len(value))
+        r = max(r, rows // 50)  # the rest is wider than noise can be (Marchenko & Pastur 1967)
+    r = min(max(r, 2, rows // 256), at_most, len(value))
     axes = vector[:, :r]
     if wide:  # a direction without rows has no length to divide by
         real = value[:r] > 1e-12 * value[0]

@@ -21,7 +21,7 @@ from madbayes._search.number import printed_number
 from madbayes.divergences.estimating import DivergenceMixin
 from madbayes.divergences.fitting import fit_dp_means
 from madbayes.divergences.outliers import remark_on_far
-from madbayes.howmany.densities import MAX_COLUMNS, MIN_ROWS, loss_by_shape
+from madbayes.howmany.doubts import doubt
 from madbayes.howmany.path import find_path
 from madbayes.howmany.staircase import Staircase
 from madbayes.kmeans.algorithm1 import dp_means
@@ -38,9 +38,6 @@ from madbayes.kmeans.solve import (
 )
 
 FEW_VALUES = 2**11  # up to which one thread is quicker than several
-# Nats per row. Clusters that are uniform, not Gaussian, lose 0.1 to 0.25; rings, arcs and crescents
-# that are cut into round pieces lose 0.4 to 1.3.
-SHAPE_LOSS = 0.3
 
 
 def search_falling(
@@ -62,32 +59,6 @@ def search_falling(
     more = total_price(penalty, discount, result.k) - price * result.k
     history = [value + more for value in result.history]
     return replace(result, objective=result.objective + more, history=history), penalty, core
-
-
-def doubt_shape(model: Any, rows: Any, labels: Any) -> None:
-    """Evidence is weak where the clusters are pieces of something that is not round.
-
-    Between two pieces of a ring or a crescent a straight line crosses a gap, so the tests on
-    held-out rows see a valley. A density without clusters explains such rows much better than
-    Gaussian clusters do.
-    """
-    choice = model.evidence_
-    judged = choice.strength in ("moderate", "strong") and not rows.executor.remote
-    if not judged or rows.sparse or rows.unit or not rows.in_memory:
-        return
-    if rows.n < MIN_ROWS or rows.d > MAX_COLUMNS:
-        return
-    counted = np.flatnonzero(rows.weight > 0) if rows.weighted else np.arange(rows.n)
-    if counted.size < MIN_ROWS:
-        return
-    loss = loss_by_shape(rows.X[counted], np.asarray(labels)[counted])
-    if loss > SHAPE_LOSS:
-        remark = (
-            f"The clusters are not round: without clusters, held-out rows are explained better by "
-            f"{loss:.1f} nats each. AutoCluster and NeighborCut find clusters of other shapes"
-        )
-        weaker = replace(choice, strength="weak", support=0.2, remarks=(*choice.remarks, remark))
-        model.evidence_, model.path_ = weaker, replace(model.path_, choice=weaker)
 
 
 class DPMeans(DivergenceMixin, CentersMixin):
@@ -296,7 +267,10 @@ class DPMeans(DivergenceMixin, CentersMixin):
                 isolated = path.best().n_isolated + far.size
                 path = replace(path, choice=replace(path.best(), n_isolated=isolated))
                 keep_choice(self, path, result.k, penalty, remarks)
-                doubt_shape(self, rows, result.labels)
+                if not (rows.executor.remote or rows.sparse or rows.unit) and rows.in_memory:
+                    counted = rows.weight > 0 if rows.weighted else slice(None)
+                    self.path_ = doubt(self.path_, rows.X[counted], result.labels[counted])
+                    self.evidence_ = self.path_.best()
             self._store_result(given, result, penalty)
             self.n_outliers_ = 0
             self._calibrate_rows(rows, result.labels)

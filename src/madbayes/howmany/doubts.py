@@ -1,0 +1,66 @@
+"""Reasons to believe less in clusters that are apart: densities of held-out rows (`densities.py`).
+
+Valleys say that clusters are apart. They do not say that the clusters are whole, nor that none of
+them holds two. Clusters are therefore turned into Gaussians, and compared with two others:
+
+1. *Other shapes.* Between two pieces of a ring or a crescent a straight line crosses a gap, so the
+   tests on held-out rows see a valley. A density without clusters explains such rows much better.
+2. *A finer division.* Two clusters that overlap have no valley between them. If a finer division of
+   the staircase explains held-out rows better, the number may be too small (iris: 2 of 3).
+
+Evidence that is doubted is weak.
+"""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from madbayes._partition.lloyd import nearest
+from madbayes._rows.content import content_order
+from madbayes.howmany.densities import MAX_COLUMNS, MAX_ROWS, MIN_ROWS, explain, loss_by_shape
+from madbayes.howmany.staircase import Staircase
+
+# Nats per row. Clusters that are uniform, not Gaussian, lose 0.1 to 0.25; rings, arcs and crescents
+# that are cut into round pieces lose 0.4 to 1.3.
+SHAPE_LOSS = 0.3
+# Nats per row. Finer divisions of Gaussian and uniform clusters gain up to 0.015, of clusters that
+# hold two classes (iris, penguins, vehicle) 0.05 to 0.7.
+FINER_GAIN = 0.03
+WEAK_SUPPORT = 0.2  # of a choice that is doubted
+FINER = 1.0, 1.5, 2.0  # times as many clusters, and at least one more
+
+
+def doubt(path: Staircase, X: Any, labels: np.ndarray) -> Staircase:
+    """The path with a weak choice where 1. or 2. speaks against the clusters of the rows X."""
+    choice = path.best()
+    if choice.strength not in ("moderate", "strong") or len(X) < MIN_ROWS:
+        return path
+    rows = content_order(X, None, 0)[:MAX_ROWS]
+    X, labels = np.asarray(X[rows], np.float64), labels[rows]
+    loss = loss_by_shape(X, labels) if X.shape[1] <= MAX_COLUMNS else 0.0
+    if loss > SHAPE_LOSS:
+        remark = (
+            f"The clusters are not round: without clusters, held-out rows are explained better by "
+            f"{loss:.1f} nats each. AutoCluster and NeighborCut find clusters of other shapes"
+        )
+        weaker = replace(choice, remarks=(*choice.remarks, remark))
+    elif gain_of_finer(path, X, labels) > FINER_GAIN:
+        reason = f"{choice.reason}, but a finer division explains held-out rows better"
+        weaker = replace(choice, reason=reason)
+    else:
+        return path
+    return replace(path, choice=replace(weaker, strength="weak", support=WEAK_SUPPORT))
+
+
+def gain_of_finer(path: Staircase, X: np.ndarray, labels: np.ndarray) -> float:
+    """2. By how many nats per row a finer division explains held-out rows better, at most."""
+    centers = [C for C in path.centers or () if len(C) > path.best().number]
+    if not centers:
+        return 0.0
+    sizes = np.array([len(C) for C in centers])
+    wanted = [max(path.best().number + 1, times * path.best().number) for times in FINER]
+    finer = {int(np.argmin(np.abs(np.log(sizes / k)))) for k in wanted}
+    divisions = {f"finer {i}": nearest(X, centers[i]) for i in finer if sizes[i] <= 2.5 * wanted[0]}
+    found = explain(X, {"clusters": labels, **divisions})
+    return max(found.values()) - found["clusters"]
