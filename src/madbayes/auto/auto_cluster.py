@@ -28,6 +28,7 @@ from sklearn.metrics import adjusted_rand_score
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
+from madbayes._model.callbacks import CallbacksMixin
 from madbayes._model.fitting import forget
 from madbayes._partition.lloyd import nearest
 from madbayes._rows.checks import check_choice, check_rows
@@ -70,7 +71,7 @@ def offers(name: str) -> Any:
     return check
 
 
-class AutoCluster(SaveMixin, ClusterMixin, BaseEstimator):
+class AutoCluster(SaveMixin, CallbacksMixin, ClusterMixin, BaseEstimator):
     """Clusters of any shape, their number and their shape found.
 
     Fits `NeighborCut`, `EllipticalMeans` and `DPMeans` (the last where it could win) and takes the
