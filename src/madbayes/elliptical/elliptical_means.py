@@ -16,8 +16,8 @@ BKJ let all variances go to zero together, and then log|Σ_k| is counted once fo
 of once for a row (`paper.py`, the objective as printed). One large cluster and several tiny
 ones can then be the minimum, whatever the data: here every row pays for the volume it lies in.
 
-Files: the objective and its moves are in `space.py`, the search in `search.py`, how many in `path.py`,
-the printed algorithm in `paper.py`.
+Files: the objective and its moves are in `space.py`, the search in `search.py`, the number of
+clusters in `path.py`, the printed algorithm in `paper.py`.
 """
 
 from numbers import Real

@@ -1,4 +1,6 @@
-"""The search for the lowest classification likelihood with a prior (`elliptical` has the formula).
+"""The search for the lowest classification likelihood with a prior.
+
+The formula is in `elliptical_means.py`.
 
 1. *Start.* Many small clusters (k-means), merged where that costs least (Fraley 1998).
 2. *Descend*, until none of these lowers J: every row to the cluster where it is most likely, then

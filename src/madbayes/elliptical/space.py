@@ -1,7 +1,7 @@
 """Divisions into clusters with covariances: what they cost, and moves that lower it.
 
 With the best μ, Σ and π a cluster of weight W and scatter S costs, up to constants,
-(W + ν)·log|(Φ + S)/(W + ν)| - 2W·log W (`elliptical` has the formula): J is a sum over clusters.
+(W + ν)·log|(Φ + S)/(W + ν)| - 2W·log W (see `elliptical_means.py`): J is a sum over clusters.
 
 Exact changes: a row that joins a cluster adds a rank-one term to S, so log|Φ + S| grows by
 log(1 + W w/(W + w)·uᵀ(Φ + S)⁻¹u) with u = y - μ; a merge adds the scatters and
