@@ -8,9 +8,9 @@
 3. *Choose.* A round or long division of weak evidence is not taken over a connected one: a curve is
    as well explained by many short Gaussians, and no valley separates them. If only the round or the
    long one is sure, it is taken. If both are, it is taken if it explains held-out rows better and
-   does not cut connected clusters into more than `MAX_PIECES` pieces each. Two overlapping clusters
-   have weak evidence, too; they are taken where nothing else is sure, halves of the rows find them
-   and held-out rows are clearly better explained.
+   does not cut connected clusters into more than `MAX_PIECES` pieces each. Overlapping clusters
+   have weak evidence, too. They are taken where nothing else is sure, halves of the rows find them,
+   and held-out rows are explained better by `CLEAR_GAIN` for every cut.
 4. *Simplify.* If a simpler shape gives the same division with evidence that is as strong, the
    simpler shape is taken: round before long before any. Its clusters have centres.
 5. *Doubt.* The evidence is not called strong if a candidate disagrees that has strong evidence or
@@ -305,7 +305,8 @@ def choose(models: dict[str, Any], densities: dict[str, float]) -> str:
     def wins(shape: str) -> bool:
         other, gain = models[shape], densities[shape] - densities["any"]
         if not sure(other):
-            return other.n_clusters_ == 2 and steady_gain(other, gain) and not sure(connected)
+            cuts = max(other.n_clusters_ - 1, 1)
+            return not sure(connected) and steady_gain(other, gain / cuts)
         few = other.n_clusters_ <= MAX_PIECES * connected.n_clusters_
         return not sure(connected) or (few and gain > 0)
 
