@@ -108,6 +108,16 @@ def test_a_small_cluster_inside_the_tail_of_a_large_one_is_found():
     assert adjusted_rand_score(np.repeat([0, 1], [150, 50]), model.labels_) > 0.9
 
 
+def test_long_clusters_that_touch_at_their_ends_are_found():
+    r = np.random.default_rng(0)
+    parts = []
+    for place, angle in (((0, 0), 0.8), ((0.5, 6), -0.8), ((7, 3), 0.1)):
+        turn = np.array([[np.cos(angle), np.sin(angle)], [-np.sin(angle), np.cos(angle)]])
+        parts.append(r.normal(size=(500, 2)) * [2.5, 0.25] @ turn + place)
+    model = AutoCluster(random_state=0).fit(np.vstack(parts))
+    assert (model.n_clusters_, model.shape_) == (3, "long")
+
+
 def test_round_clusters_are_not_fitted_where_they_cannot_win():
     X, _ = kinds()["any"]
     first = AutoCluster(random_state=0).fit(X).candidates_[0]

@@ -11,7 +11,6 @@ from sklearn.metrics import adjusted_rand_score
 
 from madbayes import EllipticalMeans, KMeans
 from madbayes.elliptical import search as elliptical_search
-from madbayes.elliptical import space as elliptical_space
 from madbayes.elliptical.paper import objective
 
 
@@ -361,21 +360,3 @@ def test_a_number_that_halves_do_not_find_again_is_not_called_strong():
     assert evidence.n_clusters < 7  # too few rows for covariances of 20 columns
     assert evidence.strength == "weak" and "few rows" in evidence.describe()
     assert evidence.stability is not None and evidence.agreement < 0.8
-
-
-@pytest.mark.parametrize(("n", "k"), [(120, 6), (60, 10)])
-def test_many_columns_are_measured_and_merged_as_few_are(n, k, monkeypatch):
-    r = np.random.default_rng(0)
-    Y, w, z = r.normal(size=(n, 30)), r.random(n) + 0.5, np.arange(n) % k
-    space = elliptical_space.Space(Y, w, 1e-2, 1.0, None, k, 1)
-    plain = space.division(z)
-    into, gone, cost = elliptical_space.merge_tree(space, plain)
-    monkeypatch.setattr(elliptical_space, "WIDE", 10)
-    wide = space.division(z)
-    for name in "CWNSAL":
-        np.testing.assert_allclose(getattr(wide, name), getattr(plain, name), rtol=1e-8, atol=1e-9)
-    assert wide.error == pytest.approx(plain.error, rel=1e-10)
-    found = elliptical_space.merge_tree(space, wide)
-    np.testing.assert_array_equal(found[0], into)
-    np.testing.assert_array_equal(found[1], gone)
-    np.testing.assert_allclose(found[2], cost, rtol=1e-8)

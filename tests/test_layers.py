@@ -252,3 +252,14 @@ def test_layers_of_a_stream_are_those_of_its_last_rows(tmp_path):
     assert [len(layer) for layer in model.cluster_layers_] == [200] * len(model.cluster_layers_)
     assert model.probabilities_.shape == (200,)
     model.save(tmp_path / "model.npz")
+
+
+@pytest.mark.parametrize("name", ["DPMeans", "DPMedoids", "EllipticalMeans"])
+def test_the_runners_up_go_along_the_layers(name):
+    X, _, _ = groups_of_groups(1)
+    model = make(name).fit(X)
+    numbers = {len(np.unique(layer)) for layer in model.cluster_layers_} - {model.n_clusters_}
+    first = [number for number, _ in model.evidence_.runners_up[: len(numbers)]]
+    assert numbers and set(first) == numbers
+    assert model.n_clusters_ not in dict(model.evidence_.runners_up)
+    assert model.path_.best() == model.evidence_

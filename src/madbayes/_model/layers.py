@@ -23,6 +23,7 @@ the centres changes them. So σ² is the mean of (m - M)²/(4M) over all rows.
 """
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -30,7 +31,7 @@ import numpy as np
 from madbayes._partition.lloyd import nearest
 from madbayes._partition.ward import cut_tree, ward_tree
 from madbayes._rows.threads import patient
-from madbayes.howmany.staircase import Staircase, plateau
+from madbayes.howmany.staircase import Choice, Staircase, plateau
 
 # Numbers of clusters closer than this factor are one layer. A larger factor leaves fewer layers.
 APART = 1.5
@@ -55,6 +56,7 @@ class LayersMixin:
     labels_: np.ndarray
     n_clusters_: int
     path_: Staircase
+    evidence_: Choice
     _finer: np.ndarray  # the cluster, in each finer layer, of each cluster of the finest one
 
     @property
@@ -98,6 +100,20 @@ class LayersMixin:
         if "membership_" in vars(self):
             return np.where(self.labels_ < 0, 0.0, vars(self)["membership_"])
         return self._after_auto("_probabilities", "probabilities_")
+
+    def _name_layers(self) -> None:
+        """Let the runners-up of the evidence begin with the numbers of the other layers, the
+        nearest first: those are the numbers to try next."""
+        path, k = self.path_, self.n_clusters_
+        choice = path.best()
+        numbers = {level.number for level in self._layers()[1]}
+        numbers |= {int(group.max()) + 1 for group in vars(self).get("_finer", ())}
+        known = {**path.scores, **dict(choice.runners_up)}
+        near = sorted(numbers, key=lambda j: abs(np.log(j / k)))
+        layers = tuple((j, known.get(j, 0.0)) for j in near)
+        others = tuple(other for other in choice.runners_up if other[0] not in numbers)
+        self.evidence_ = replace(choice, runners_up=layers + others)
+        self.path_ = replace(path, choice=self.evidence_)
 
     def _after_auto(self, name: str, asked: str) -> Any:
         if name not in vars(self):
@@ -290,6 +306,7 @@ def keep_layers(model: Any, X: Any, labels: np.ndarray, weight: np.ndarray | Non
             sizes = np.bincount(parts[parts >= 0], minlength=len(parents))
             model._finest = parts
             model._finer = finer_groups(points, parents, sizes, [*numbers, len(parents)])
+    model._name_layers()
 
 
 # Membership

@@ -7,10 +7,11 @@
    out (`howmany/densities.py`), in nats per row.
 3. *Choose.* A round or long division of weak evidence is not taken over a connected one: a curve is
    as well explained by many short Gaussians, and no valley separates them. If only the round or the
-   long one is sure, it is taken. If both are, it is taken if it explains held-out rows better and
-   does not cut connected clusters into more than `MAX_PIECES` pieces each. Two overlapping clusters
-   have weak evidence, too; they are taken where nothing else is sure, halves of the rows find them
-   and held-out rows are clearly better explained.
+   long one is sure, it is taken unless it explains held-out rows much worse (`MAX_LOSS`). If both
+   are, it is taken if it explains held-out rows better and does not cut connected clusters into
+   more than `MAX_PIECES` pieces each. Overlapping clusters have weak evidence, too. They are taken
+   where nothing else is sure, halves of the rows find them, and held-out rows are explained better
+   by `CLEAR_GAIN` for every cut.
 4. *Simplify.* If a simpler shape gives the same division with evidence that is as strong, the
    simpler shape is taken: round before long before any. Its clusters have centres.
 5. *Doubt.* The evidence is not called strong if a candidate disagrees that has strong evidence or
@@ -42,6 +43,7 @@ from madbayes.kmeans import DPMeans
 SHAPES = {"round": DPMeans, "long": EllipticalMeans, "any": NeighborCut}
 MAX_PIECES = 3  # round or long clusters for each connected one
 CLEAR_GAIN = 0.05  # nats per row, beyond the standard error, by which rows are explained better
+MAX_LOSS = 0.15  # nats per row by which sure clusters may explain rows worse; pieces of a ring do
 STEADY = 0.9  # adjusted Rand index with what halves of the rows find, of steady clusters
 MAX_LONG_COLUMNS = 30  # a covariance of more columns needs more rows than a cluster has
 SAME = 0.95  # adjusted Rand index from which on two divisions are the same
@@ -305,9 +307,10 @@ def choose(models: dict[str, Any], densities: dict[str, float]) -> str:
     def wins(shape: str) -> bool:
         other, gain = models[shape], densities[shape] - densities["any"]
         if not sure(other):
-            return other.n_clusters_ == 2 and steady_gain(other, gain) and not sure(connected)
+            cuts = max(other.n_clusters_ - 1, 1)
+            return not sure(connected) and steady_gain(other, gain / cuts)
         few = other.n_clusters_ <= MAX_PIECES * connected.n_clusters_
-        return not sure(connected) or (few and gain > 0)
+        return (few and gain > 0) if sure(connected) else gain > -MAX_LOSS
 
     winners = [shape for shape in models if shape != "any" and wins(shape)]
     return max(winners, key=lambda s: (sure(models[s]), densities[s]), default="any")

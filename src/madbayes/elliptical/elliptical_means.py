@@ -13,11 +13,11 @@ the papers' penalty.
 For a division the best parameters are the means, Σ_k = (S_k + Φ)/(W_k + ν) and π_k = W_k/W.
 
 BKJ let all variances go to zero together, and then log|Σ_k| is counted once for a cluster instead
-of once for a row (`elliptical_paper`, the objective as printed). One large cluster and several tiny
+of once for a row (`paper.py`, the objective as printed). One large cluster and several tiny
 ones can then be the minimum, whatever the data: here every row pays for the volume it lies in.
 
-Files: the objective and its moves are in `elliptical_space`, the search in `elliptical_search`, how
-many in `elliptical_path`, the printed algorithm in `elliptical_paper`.
+Files: the objective and its moves are in `space.py`, the search in `search.py`, the number of
+clusters in `path.py`, the printed algorithm in `paper.py`.
 """
 
 from numbers import Real

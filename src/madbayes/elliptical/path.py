@@ -48,7 +48,7 @@ from madbayes.elliptical.space import (
     terms,
 )
 from madbayes.howmany.links import WINDOW
-from madbayes.howmany.staircase import Choice, Staircase, Strength
+from madbayes.howmany.staircase import Staircase, Strength
 
 LEAST = 12.5  # of few rows in one column, pairs that happen to be close would repay less
 AROUND = 2  # numbers on each side of the best that are looked at
@@ -126,8 +126,7 @@ def find_number(
         price = float(np.clip(price, path.price_low[step], path.price_high[step]))
         history = [value + price * now.k for value in history]
     halves = find_again(some, hint, rng, **how) if now.k > 1 else []  # 5.
-    choice = judge(space, now, errors, price, halves)
-    return (now, history, converged), replace(path, choice=choice)
+    return (now, history, converged), judge(path, space, now, price, errors, halves)
 
 
 def staircase(space: Space, small: Division, low: int, high: int) -> dict[int, Division]:
@@ -172,38 +171,34 @@ def find_again(
 
 
 def judge(
+    path: Staircase,
     space: Space,
     now: Division,
-    errors: dict[int, float],
     price: float,
+    errors: dict[int, float],
     halves: list[tuple[Space, Division]],
-) -> Choice:
-    """4. and 5. The evidence for this division, and the numbers that come next by ICL."""
-    value = {j: errors[j] + price * j for j in errors}
-    others = sorted((j for j in value if j != now.k), key=lambda j: (value[j], j))
-    common: dict[str, Any] = {
-        "number": now.k,
-        "price": price,
-        "runners_up": tuple((j, -value[j]) for j in others[:5]),
-        "score": -value[now.k],
-    }
+) -> Staircase:
+    """4. and 5. The evidence for this division; other numbers are ranked by ICL."""
+    scores = {j: -(error + price * j) for j, error in errors.items()}
     if now.k == 1:
         reason = "no division repays the parameters of its clusters"
-        return Choice(strength="none", support=0.0, reason=reason, **common)
+        return path.decide(1, reason, scores=scores, support=0.0, price=price)
     apart = share_apart(space, now)
     agreement = max(0.0, float(np.mean([agree(space, now, half, d) for half, d in halves])))
-    strength: Strength = "weak"
     enough = float(now.W.mean()) >= ROWS_PER_PARAMETER * parameters(space.Y.shape[1])
+    strength: Strength = "weak"
     if enough and apart >= HALF and agreement >= PARTLY:
         strength = "strong" if apart >= ALL and agreement >= AGAIN else "moderate"
-    return Choice(
-        strength=strength,
+    return path.decide(
+        now.k,
+        f"{apart:.0%} of the clusters have a valley towards the next one",
+        scores=scores,
         support=apart * agreement,
-        reason=f"{apart:.0%} of the clusters have a valley towards the next one",
+        price=price,
+        strength=strength,
         stability=float(np.mean([d.k == now.k for _, d in halves])),
         agreement=agreement,
         remarks=(() if enough else (FEW_ROWS,)) + (() if apart > 0 else (ONE_CLOUD,)),
-        **common,
     )
 
 

@@ -1,4 +1,6 @@
-"""The search for the lowest classification likelihood with a prior (`elliptical` has the formula).
+"""The search for the lowest classification likelihood with a prior.
+
+The formula is in `elliptical_means.py`.
 
 1. *Start.* Many small clusters (k-means), merged where that costs least (Fraley 1998).
 2. *Descend*, until none of these lowers J: every row to the cluster where it is most likely, then
@@ -32,7 +34,8 @@ from madbayes.elliptical.space import (
 )
 
 SAMPLE = 5000  # rows that are searched; the others take part in the last descent
-CELLS = (8, 128)  # small clusters to begin with: 2√n of them, within these bounds
+CELLS = (8, 128)  # small clusters to begin with: 2√n of them, within these bounds, but none of
+# fewer rows than columns: it has no covariance, and merging many such takes long
 TRIALS, MORE = 12, 2  # renewals in vain before the search ends: so many, and so many per cluster
 NEARLY = 0.02  # by reassignments alone as good as before, per row, but for this: worth moves
 NEIGHBOURS = 3  # clusters renewed together, at most
@@ -158,7 +161,8 @@ def cells(
     Plain distances and sums: `KMeans` would do the same, and take longer to compile than to run.
     """
     source = Rows(space.Y, weight=space.w)
-    count = max(int(np.clip(2 * np.sqrt(source.n), *CELLS)), 3 * most)
+    count = min(2 * np.sqrt(source.n), source.n / source.d)
+    count = max(int(np.clip(count, *CELLS)), 3 * most)
     count = min(most if exactly else count, source.n)
     centers = kmeans_plus_plus(source, count, rng)
     for _ in range(4):

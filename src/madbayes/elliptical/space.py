@@ -1,7 +1,7 @@
 """Divisions into clusters with covariances: what they cost, and moves that lower it.
 
 With the best μ, Σ and π a cluster of weight W and scatter S costs, up to constants,
-(W + ν)·log|(Φ + S)/(W + ν)| - 2W·log W (`elliptical` has the formula): J is a sum over clusters.
+(W + ν)·log|(Φ + S)/(W + ν)| - 2W·log W (see `elliptical_means.py`): J is a sum over clusters.
 
 Exact changes: a row that joins a cluster adds a rank-one term to S, so log|Φ + S| grows by
 log(1 + W w/(W + w)·uᵀ(Φ + S)⁻¹u) with u = y - μ; a merge adds the scatters and
@@ -9,18 +9,14 @@ W_a W_b/(W_a + W_b)·(μ_a - μ_b)(μ_a - μ_b)ᵀ.
 """
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
-from scipy.linalg.lapack import dpotrf, dpotri
 
 from madbayes._rows.threads import patient
 from madbayes.elliptical import ellipse_kernels as kernels
 from madbayes.howmany.staircase import Staircase
 
 TOL = 1e-9  # a move must lower J by more than this share of the weight
-WIDE = 64  # columns above which LAPACK is faster than the compiled loops
-LEAST_VALUE = 1e-300  # of an eigenvalue: Φ makes all of them positive but for rounding
 FREE = 4  # clusters that one sweep of moves can open
 
 
@@ -70,36 +66,8 @@ def divide(Y: np.ndarray, w: np.ndarray, labels: np.ndarray, phi: float) -> Divi
         np.empty((k, d, d)),
         np.empty(k),
     )
-    if d > WIDE:
-        measure_wide(Y, w, phi, found)
-    else:
-        kernels.measure(Y, w, z, phi, found.C, found.W, found.N, found.S, found.A, found.L)
+    kernels.measure(Y, w, z, phi, found.C, found.W, found.N, found.S, found.A, found.L)
     return found
-
-
-def measure_wide(Y: np.ndarray, w: np.ndarray, phi: float, found: Division) -> None:
-    """`kernels.measure` by LAPACK, which is ten times as fast for matrices of many columns."""
-    found.W[:] = np.bincount(found.labels, w, found.k)
-    found.N[:] = np.bincount(found.labels, minlength=found.k)
-    for c, rows in enumerate(np.split(np.argsort(found.labels, kind="stable"), np.cumsum(found.N))):
-        if c == found.k:  # behind the last cut there is nothing
-            break
-        found.C[c] = w[rows] @ Y[rows] / found.W[c]
-        U = np.sqrt(w[rows])[:, None] * (Y[rows] - found.C[c])
-        found.S[c] = U.T @ U
-        factor, found.L[c] = cholesky(found.S[c] + phi * np.eye(Y.shape[1]))
-        half = dpotri(factor, lower=True)[0]
-        found.A[c] = np.tril(half) + np.tril(half, -1).T
-
-
-def cholesky(M: np.ndarray) -> tuple[np.ndarray, float]:
-    """The lower factor of M, and log|M|; what is not positive by rounding is as in the kernels."""
-    factor, info = dpotrf(M, lower=True, clean=True)
-    if info:  # M is singular up to rounding
-        value, vector = np.linalg.eigh(M)
-        upper: Any = np.linalg.qr((vector * np.sqrt(np.maximum(value, LEAST_VALUE))).T, mode="r")
-        factor = upper.T
-    return factor, 2.0 * float(np.log(np.abs(factor.diagonal())).sum())
 
 
 @dataclass(frozen=True)
@@ -201,60 +169,9 @@ def merge_tree(space: Space, now: Division) -> tuple[np.ndarray, np.ndarray, np.
     """(into, gone, cost) of merges from k clusters down to one, the cheapest first."""
     into, gone = np.empty(now.k - 1, np.int64), np.empty(now.k - 1, np.int64)
     cost = np.empty(now.k - 1)
-    if now.C.shape[1] > WIDE:
-        merge_wide(space, now, into, gone, cost)
-        return into, gone, cost
     used = (a.copy() for a in (now.C, now.W, now.S, now.L))
     kernels.merge_all(*used, space.phi, space.nu, into, gone, cost)
     return into, gone, cost + space.base
-
-
-def merge_wide(
-    space: Space, now: Division, into: np.ndarray, gone: np.ndarray, cost: np.ndarray
-) -> None:
-    """`kernels.merge_all` for many columns, where most clusters have fewer rows than columns.
-
-    The scatter of m rows U about their mean is UᵀU, and log|φI + UᵀU| over d columns is
-    log|φI + UUᵀ| over m rows plus (d - m) log φ: small clusters need an m×m matrix.
-    """
-    phi, (k, d) = space.phi, now.C.shape
-    C, W, S = now.C.copy(), now.W.copy(), now.S.copy()
-    rows = [
-        np.sqrt(space.w[now.labels == c])[:, None] * (space.Y[now.labels == c] - C[c])
-        for c in range(k)
-    ]
-    own = space.costs(W, now.L)
-    change = np.full((k, k), np.inf)  # for a > b; a cluster that is gone stays at infinity
-
-    def apart(a: int, b: int) -> np.ndarray:
-        return np.sqrt(W[a] * W[b] / (W[a] + W[b])) * (C[a] - C[b])
-
-    def together(a: int, b: int) -> float:
-        gap = apart(a, b)
-        if len(rows[a]) + len(rows[b]) + 1 < d:
-            U = np.vstack([rows[a], rows[b], gap])
-            log_det = cholesky(U @ U.T + phi * np.eye(len(U)))[1] + (d - len(U)) * np.log(phi)
-        else:
-            log_det = cholesky(S[a] + S[b] + np.outer(gap, gap) + phi * np.eye(d))[1]
-        both = space.costs(np.array([W[a] + W[b]]), np.array([log_det]))
-        return float(both[0] - own[a] - own[b])
-
-    for a in range(k):
-        for b in range(a):
-            change[a, b] = together(a, b)
-    for t in range(k - 1):
-        a, b = divmod(int(np.argmin(change)), k)
-        cost[t], gone[t], into[t] = change[a, b], a, b
-        gap = apart(a, b)
-        rows[b] = np.vstack([rows[a], rows[b], gap])
-        S[b] += S[a] + np.outer(gap, gap)
-        C[b] += W[a] / (W[a] + W[b]) * (C[a] - C[b])
-        own[b] += own[a] + cost[t]
-        W[b] += W[a]
-        change[a], change[:, a] = np.inf, np.inf
-        for other in range(k):
-            if other != b and change[max(other, b), min(other, b)] < np.inf:
-                change[max(other, b), min(other, b)] = together(max(other, b), min(other, b))
 
 
 def merged(labels: np.ndarray, into: np.ndarray, gone: np.ndarray) -> np.ndarray:

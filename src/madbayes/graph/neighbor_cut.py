@@ -197,6 +197,8 @@ class NeighborCut(
         self.objective_history_ = np.array(history)
         self.objective_ = float(history[-1])
         self.n_iter_ = len(history)
+        if "path_" in vars(self):
+            self._name_layers()
         return self
 
     def _hint(self, resolution: Any) -> int | None:

@@ -44,7 +44,8 @@ class Choice:
         like pieces of noise.
     reason : str
         What decided, in a few words.
-    runners_up : tuple of (number, score), best first
+    runners_up : tuple of (number, score)
+        Numbers to try next: those of other layers, the nearest first, then the best scores.
     score : float
         The score of `number`, on the scale of the runners-up.
     confirmed : float or None
