@@ -31,7 +31,7 @@ from madbayes.graph.descent import Division
 from madbayes.graph.fringe import TINY
 from madbayes.graph.levels import Graph, by_cluster, no_links
 from madbayes.graph.modularity_kernels import hold_out, pairs_together
-from madbayes.graph.planted import descend
+from madbayes.graph.planted import ladder
 
 FOLDS = 10  # parts of the edges, each of which can be held out
 BEYOND_CHANCE = 3.0  # standard errors by which p must exceed q
@@ -64,16 +64,18 @@ class Ladders(NamedTuple):
     evidence: Evidence
 
 
-def weigh(graph: Graph, component: np.ndarray, gammas: np.ndarray, repetitions: int) -> Ladders:
-    """1 to 4. `component` of each node."""
+def weigh(
+    graph: Graph, component: np.ndarray, gammas: np.ndarray, repetitions: int, runs: int
+) -> Ladders:
+    """1 to 5. `component` of each node; `runs` that are combined for each division."""
     stage = Stage("how many clusters", repetitions + 1)
 
     def divide(fold: int) -> tuple[Graph, list[Division], np.ndarray]:
         stage.step()
         if fold < 0:
-            return graph, list(descend(graph, gammas)), np.empty(0)
+            return graph, ladder(graph, gammas, runs), np.empty(0)
         rest, *held = without(graph, fold)
-        found = list(descend(rest, gammas))
+        found = ladder(rest, gammas, runs)
         return rest, found, np.array([predicted(rest, component, each, *held) for each in found])
 
     (_, divisions, _), *repeated = together(divide, range(-1, repetitions))

@@ -30,6 +30,7 @@ from madbayes.graph.planted import polished, resolutions
 from madbayes.graph.search import NOTHING, TOP, measure
 from madbayes.howmany.staircase import Choice, Staircase, in_words, lower_hull
 
+TINY = 40_000  # half-edges: in larger graphs each division is one run, not two that are combined
 SMALL = 200_000  # half-edges: larger graphs get fewer γ, and one run
 STEP, LARGE_STEP = 2.0**0.5, 2.0  # from one γ to the next; with √2 twice as many, in twice the time
 RUNS = 3  # that are combined at the γ taken; 6 are no better (docs/adr/0011)
@@ -94,11 +95,12 @@ def find_path(graph: Graph, cut: str, effort: float = 1.0) -> Found:
     size = core.graph.indices.size
     gammas = resolutions(core.graph, LARGE_STEP if size > SMALL else STEP)
     repetitions = int(np.clip(np.ceil(WORK / size), 1, FOLDS))
-    found, evidence = weigh(core.graph, core.component, gammas, repetitions)
+    runs = 2 if size <= TINY else 1
+    found, evidence = weigh(core.graph, core.component, gammas, repetitions, runs)
     if evidence.best is not None:
-        runs = round(effort * (RUNS if size <= SMALL else 1)) - 1
+        more = round(effort * (RUNS if size <= SMALL else 1)) - 1
         upto = gammas[: evidence.best + 1]
-        labels = polished(core.graph, upto, found[evidence.best].labels, runs)
+        labels = polished(core.graph, upto, found[evidence.best].labels, more)
         found[evidence.best] = measure(core.graph, labels)
     unit = graph.delta.sum() / by_degree.delta.sum()
     divisions = [of_all(graph, core, division, unit) for division in found]

@@ -34,6 +34,7 @@ from madbayes.graph.levels import (
     reordered,
 )
 from madbayes.graph.modularity_kernels import rise
+from madbayes.graph.search import measure
 
 COARSEST = 2.0**-2.5  # γ: far below 1, where modularity itself is, only what is far apart is left
 FINEST = 2.0**4  # γ of the first level, at least
@@ -47,18 +48,32 @@ def resolutions(graph: Graph, step: float) -> np.ndarray:
     return COARSEST * step ** np.arange(int(np.log(top / COARSEST) / np.log(step)), -1, -1)
 
 
+def ladder(graph: Graph, gammas: np.ndarray, runs: int) -> list[Division]:
+    """1 to 3. A division for each γ."""
+    found = list(descend(graph, gammas))
+    for seed in range(1, runs):
+        for i, labels in enumerate(another_run(graph, gammas, seed)):
+            found[i] = measure(graph, combined(graph, gammas[i], found[i].labels, labels))
+    return found
+
+
 def polished(graph: Graph, gammas: np.ndarray, labels: np.ndarray, runs: int) -> np.ndarray:
-    """3. The best of a division at the last γ and of so many other runs, combined with them."""
-    rng = np.random.RandomState(0)
+    """3. A division at the last γ, combined with so many runs."""
 
-    def other(order: np.ndarray) -> np.ndarray:
-        shuffled, place = reordered(graph, order)
-        *_, last = descend(shuffled, gammas)
-        return last.labels[place]
+    def last(seed: int) -> np.ndarray:
+        *_, found = another_run(graph, gammas, seed)
+        return found
 
-    for found in together(other, [rng.permutation(graph.n).astype(np.int32) for _ in range(runs)]):
+    for found in together(last, range(2, runs + 2)):
         labels = combined(graph, gammas[-1], labels, found)
     return labels
+
+
+def another_run(graph: Graph, gammas: np.ndarray, seed: int) -> Iterator[np.ndarray]:
+    """1 and 2, nodes in another order: labels for each γ."""
+    order = np.random.RandomState(seed).permutation(graph.n).astype(np.int32)
+    shuffled, place = reordered(graph, order)
+    return (division.labels[place] for division in descend(shuffled, gammas))
 
 
 def descend(graph: Graph, gammas: np.ndarray) -> Iterator[Division]:
