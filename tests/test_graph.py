@@ -560,7 +560,7 @@ def test_an_anndata_is_read_by_its_connectivities():
 
 def test_loops_repeated_edges_and_weights_in_auto():
     A, labels = planted(300, 5, 16, 0.1)
-    u, v = sp.triu(A).coords
+    u, v = sp.triu(A).nonzero()
     model = GraphCut().fit(A)
     assert same(model.labels_, labels)
     twice = Igraph(300, [*zip(u.tolist(), v.tolist(), strict=True)] * 2)  # each edge twice
@@ -568,7 +568,7 @@ def test_loops_repeated_edges_and_weights_in_auto():
     loops = A + sp.dia_array((np.full((1, 300), 2.0), [0]), shape=A.shape)
     assert same(GraphCut().fit(sp.csr_array(loops)).labels_, labels)
     r = np.random.default_rng(0)
-    anywhere = sp.random_array((300, 300), density=0.1, rng=r)  # light links that mean nothing
+    anywhere = sp.random(300, 300, density=0.1, random_state=r)  # light links that mean nothing
     weighted = sp.csr_array(10 * A + 0.5 * (anywhere + anywhere.T))
     assert same(GraphCut().fit(weighted).labels_, labels)
 
@@ -752,7 +752,7 @@ def degree_laws():
     r = np.random.default_rng(0)
     for name, law in (("even", np.ones(600)), ("heavy tail", r.pareto(1.5, 600) + 1)):
         for degree in (3, 8):
-            u, v = r.choice(600, (2, 300 * degree), p=law / law.sum())
+            u, v = r.choice(np.arange(600, dtype=np.int32), (2, 300 * degree), p=law / law.sum())
             A = sp.coo_array((np.ones(u.size), (u, v)), shape=(600, 600))
             yield pytest.param(sp.csr_array(A + A.T), id=f"{name}, {degree}")
     tree = sp.lil_array((300, 300))
@@ -784,7 +784,7 @@ def test_seeds_and_numbers_of_nodes_do_not_matter():
 
 def with_fringe(A, rng, leaves, pieces):
     """Chains of one to three nodes that hang on a node, and components of two to five."""
-    u, v = (list(each) for each in sp.coo_array(A).coords)
+    u, v = (list(each) for each in sp.coo_array(A).nonzero())
     n = m = A.shape[0]
     for _ in range(leaves):
         at = int(rng.integers(n))
@@ -828,7 +828,7 @@ def test_the_gain_of_edges_held_out_is_the_formula():
     graph = connected_part(check_graph(A), "normalized")[0]
     folds = [held_out.without(graph, fold) for fold in range(held_out.FOLDS)]
     assert sorted(e for _, u, v, _ in folds for e in zip(u, v, strict=True)) == sorted(
-        zip(*sp.triu(A).coords, strict=True)
+        zip(*sp.triu(A).nonzero(), strict=True)
     )  # each edge is held out once
     rest, u, v, weight = folds[3]
     B = A.toarray()

@@ -323,7 +323,7 @@ PARTS: dict[str, dict[str, Any]] = {
         "missing_codes": Several((any_real(),), any_number=True),
         "n_codes": whole(),
         "categories": Maybe(Several((Text(),), any_number=True)),
-        "log": Text(("", "log", "log1p")),
+        "transform": Text(("", "log", "log1p", "sqrt")),
         "width": whole(low=1),
         "days": flag(),
         "whole": flag(),

@@ -32,7 +32,6 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.utils.extmath import randomized_svd
 
-from madbayes._rows.threads import Run
 from madbayes.graph.descent import modularity
 from madbayes.graph.input import connected_part
 from madbayes.graph.levels import Graph, contracted
@@ -62,7 +61,6 @@ def second_look(
     labels: np.ndarray,
     path: Staircase,
     weights: str,
-    run: Run,
 ) -> tuple[np.ndarray, Staircase] | None:
     """Labels with communities in place of all clusters or of the largest, and their staircase; None
     where nothing stands out. `linked` is the graph of the `rows`, `path` what its valleys say.

@@ -16,6 +16,7 @@ from sklearn.base import BaseEstimator, ClusterMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
+from madbayes._model.callbacks import CallbacksMixin
 from madbayes._model.fitting import check_effort, forget, keep_choice
 from madbayes._model.layers import LayersMixin, Level
 from madbayes._rows.checks import check_choice, check_count
@@ -52,7 +53,7 @@ def by_weight(graph: Graph, labels: np.ndarray) -> np.ndarray:
     return np.argsort(np.argsort(-weight, kind="stable"), kind="stable")[labels]
 
 
-class GraphCut(SaveMixin, LayersMixin, ClusterMixin, BaseEstimator):
+class GraphCut(SaveMixin, LayersMixin, CallbacksMixin, ClusterMixin, BaseEstimator):
     """Communities of a graph by penalized cuts, their number found (Kulis & Jordan 2012, 5.2).
 
     Minimises the sum over the clusters of conductance minus `resolution`: every cluster earns the
