@@ -29,7 +29,7 @@ from madbayes.graph import planted as planted_partition
 from madbayes.graph import search as graph_search
 from madbayes.graph.descent import Pieces, common
 from madbayes.graph.fringe import core_of
-from madbayes.graph.graph_cut import SHARED
+from madbayes.graph.graph_cut import HALF_EDGES_FOR_THREADS
 from madbayes.graph.input import check_graph, connected_part
 from madbayes.graph.kernel_cut import kernel_dp_means, least_sigma, objective, to_lambda
 from madbayes.graph.levels import Parts, contracted, reordered
@@ -313,7 +313,7 @@ def test_threads_change_nothing():
     X = np.random.default_rng(0).random((2500, 2))  # no plateau is clear: several runs
     A = kneighbors_graph(X, 8)
     A = A.maximum(A.T)
-    assert A.nnz >= SHARED
+    assert A.nnz >= HALF_EDGES_FOR_THREADS
     one, two = (GraphCut(random_state=0, n_jobs=n).fit(A) for n in (1, 2))
     np.testing.assert_array_equal(one.labels_, two.labels_)
     np.testing.assert_array_equal(one.objective_history_, two.objective_history_)
@@ -322,7 +322,7 @@ def test_threads_change_nothing():
 
 @pytest.mark.parametrize("n_jobs", [1, 2, 5])
 def test_threads_contract_and_reorder_the_same_graph(monkeypatch, n_jobs):
-    monkeypatch.setattr(levels, "SHARED", 7)
+    monkeypatch.setattr(levels, "HALF_EDGES_PER_THREAD", 7)
     A = random_graph(60, 0.2, 1, weighted=True)
     graph = connected_part(check_graph(A), "normalized")[0]
     labels = np.random.default_rng(0).permutation(np.arange(60) % 11).astype(np.int32)
@@ -343,14 +343,14 @@ def test_threads_contract_and_reorder_the_same_graph(monkeypatch, n_jobs):
 
 def test_threads_change_nothing_in_large_graphs(monkeypatch):
     for module, name, value in (
-        (levels, "LARGE", 1000),
-        (descent, "LARGE", 1000),
-        (levels, "SHARED", 500),
-        (descent, "CACHED", 50),
+        (levels, "LARGE_GRAPH", 1000),
+        (descent, "LARGE_GRAPH", 1000),
+        (levels, "HALF_EDGES_PER_THREAD", 500),
+        (descent, "CACHED_CLUSTERS", 50),
     ):
         monkeypatch.setattr(module, name, value)
     A, labels = planted(1500, 30, 16, 0.3)
-    assert A.nnz >= SHARED
+    assert A.nnz >= HALF_EDGES_FOR_THREADS
     one, *others = (GraphCut(random_state=0, n_jobs=n).fit(A) for n in (1, 2, 3))
     for other in others:
         np.testing.assert_array_equal(one.labels_, other.labels_)
@@ -358,14 +358,14 @@ def test_threads_change_nothing_in_large_graphs(monkeypatch):
     assert nmi(one.labels_, labels) > 0.99
     A = random_graph(40, 0.3, 0)
     for module in (levels, descent):
-        monkeypatch.setattr(module, "LARGE", 0)
+        monkeypatch.setattr(module, "LARGE_GRAPH", 0)
     fitted = GraphCut(0.6, random_state=0).fit(A)
     lowest = reference.lowest_neighbour(A, fitted.labels_, 0.6, "normalized")
     assert fitted.converged_ and lowest > fitted.objective_ - 1e-8
 
 
 def test_who_would_move_is_who_moves(monkeypatch):
-    monkeypatch.setattr(levels, "LARGE", 0)
+    monkeypatch.setattr(levels, "LARGE_GRAPH", 0)
     moved = 0
     for seed in range(6):
         A = random_graph(25, 0.15, seed, weighted=seed % 2 == 1, loops=seed % 3 == 1)
@@ -997,7 +997,7 @@ def test_the_command_finds_and_writes_communities(command):
     assert not (command.out / "path.png").exists()
     A, _ = ring_of_cliques(12, 5)
     text = "".join(f"{u},{v}\n" for u, v in zip(*np.nonzero(np.triu(A)), strict=True))
-    code, out, err, labels = command(text)
+    code, out, err, labels = command(text, "--force", "--plot")  # the folder has results already
     assert code == 0, err
     assert "12 clusters in 60 nodes" in out and "chosen from the data" in out
     assert (command.out / "path.png").stat().st_size > 1000

@@ -2,14 +2,13 @@
 
 A graph is CSR without its diagonal: `indptr`, `indices`, `data`. `delta` is each node's links to
 others (δ_i), `w` its weight (its degree, loops included, or 1). A partition is `z`.
-What is distance to one cluster and to another must differ by TOL of what is compared.
 """
 
 import numpy as np
 
 from madbayes._jit import kernel
 
-TOL = 1e-10
+TOL = 1e-10  # of what is compared: differences below it are rounding
 
 
 @kernel

@@ -3,9 +3,9 @@ graph.
 
 *Fringe.* Real graphs have many small pieces that hang on one edge, and small components. Each of
 them is well apart from the rest, so that it would be a community of its own at every resolution,
-and they may be many more than the communities. So a piece of up to `TINY` nodes that hangs on the
-graph by leaves belongs to the node it hangs on, and a component of up to `TINY` nodes is a cluster
-that is counted apart.
+and they may be many more than the communities. So a piece of up to `FRINGE_SIZE` nodes that hangs
+on the graph by leaves belongs to the node it hangs on, and a component of up to `FRINGE_SIZE` nodes
+is a cluster that is counted apart.
 
 *Order.* Where the order of visits or a draw decides, the answer must not depend on how the nodes
 are numbered. So nodes get numbers that follow from the graph: a hash of the degree, refined by the
@@ -20,8 +20,10 @@ import numpy as np
 from madbayes.graph.levels import Graph, reordered
 from madbayes.graph.modularity_kernels import connect, fold_leaves, surroundings
 
-ROUNDS = 6  # of the hash at most: nodes that differ within so many steps are told apart
-TINY = 5  # nodes of a piece that is left aside; a triangle or a short chain says nothing
+# Rounds of the hash at most: nodes that differ within so many steps are told apart.
+HASH_ROUNDS = 6
+# Nodes of a piece that is left aside: a triangle or a short chain says nothing.
+FRINGE_SIZE = 5
 
 
 class Core(NamedTuple):
@@ -58,11 +60,11 @@ def core_of(graph: Graph) -> Core:
     """The core of a graph. If it has no core, only its small components are left aside."""
     n = graph.n
     component = components(graph)
-    small = np.bincount(component, minlength=1)[component] <= TINY
+    small = np.bincount(component, minlength=1)[component] <= FRINGE_SIZE
     root, size = np.arange(n), np.ones(n, np.int64)
     degree = np.diff(graph.indptr)
     room = np.empty(n, np.int64)
-    fold_leaves(graph.indptr, graph.indices, TINY, degree, size, root, room)
+    fold_leaves(graph.indptr, graph.indices, FRINGE_SIZE, degree, size, root, room)
     kept = np.flatnonzero((root == np.arange(n)) & ~small)
     order = kept[np.argsort(fingerprint(graph)[kept], kind="stable")]
     place = np.full(n, -1)
@@ -103,7 +105,7 @@ def fingerprint(graph: Graph) -> np.ndarray:
     edge = graph.data.astype(np.float64).view(np.uint64)
     h = np.diff(graph.indptr).astype(np.uint64)
     different = 0
-    for _ in range(ROUNDS):
+    for _ in range(HASH_ROUNDS):
         before, h = h, np.empty_like(h)
         surroundings(graph.indptr, graph.indices, edge, before, h)
         different, seen = np.unique(h).size, different

@@ -28,7 +28,8 @@ from madbayes.graph.levels import Graph
 from madbayes.graph.path import find_path, spread
 from madbayes.graph.search import NOTHING, search
 
-SHARED = 20_000  # half-edges of a graph: in smaller ones threads wait for each other
+# Half-edges of a graph: in smaller ones threads would wait for each other longer than they work.
+HALF_EDGES_FOR_THREADS = 20_000
 
 
 def check_resolution(resolution: Any) -> Any:
@@ -203,7 +204,7 @@ class GraphCut(SaveMixin, LayersMixin, CallbacksMixin, ClusterMixin, BaseEstimat
         graph, used = connected_part(A, self.cut)
         path = None
         forget(self)
-        with workers(self.n_jobs, enough=graph.indices.size >= SHARED):
+        with workers(self.n_jobs, enough=graph.indices.size >= HALF_EDGES_FOR_THREADS):
             if resolution == "auto":
                 found = find_path(graph, self.cut, n_init * effort)
                 path = spread(found.path, used, A.shape[0])

@@ -12,9 +12,9 @@
    evidence, so that p must also exceed, beyond chance, what edges within components would have.
 3. *Agree.* The adjusted Rand index between the communities of all edges and those without a tenth.
 4. *Take* the division on which the repetitions agree best, of those that predict beyond chance and
-   gain at least `NEARLY` of the highest gain. The gain alone would cut graphs of nearest neighbours
-   into small cells, which predict their edges well but lie elsewhere each time; agreement alone
-   would take a few nodes far off.
+   gain at least `NEAR_BEST_GAIN` of the highest gain. The gain alone would cut graphs of nearest
+   neighbours into small cells, which predict their edges well but lie elsewhere each time;
+   agreement alone would take a few nodes far off.
 5. *Layers.* A coarser division adds to the one taken if edges held out between its communities keep
    to the coarser ones beyond chance; a finer one if those inside of its communities keep to the
    finer ones. (Planted communities without a hierarchy have neither.)
@@ -28,17 +28,18 @@ import numpy as np
 from madbayes._rows.progress import Stage
 from madbayes._rows.threads import together
 from madbayes.graph.descent import Division
-from madbayes.graph.fringe import TINY
+from madbayes.graph.fringe import FRINGE_SIZE
 from madbayes.graph.levels import Graph, by_cluster, no_links
 from madbayes.graph.modularity_kernels import hold_out, pairs_together
-from madbayes.graph.planted import descend
+from madbayes.graph.planted import ladder
 
 FOLDS = 10  # parts of the edges, each of which can be held out
-BEYOND_CHANCE = 3.0  # standard errors by which p must exceed q
-NEARLY = 0.7  # of the highest gain; 0.6 to 0.85 give the same mean agreement with known labels
-SAME = 0.01  # agreements as near as this are equal: then the higher gain decides
+BEYOND_CHANCE = 3.0  # standard errors by which p must exceed q; in random graphs it is below q
+# Of the highest gain. 0.6 to 0.85 give the same mean agreement with known labels.
+NEAR_BEST_GAIN = 0.7
+SAME_AGREEMENT = 0.01  # agreements as near as this are equal: then the higher gain decides
+SAME_NUMBER = 0.05  # numbers of communities that differ by this share are the same
 TINIEST = 1e-300  # in place of a zero that is divided by
-TOLERANCE = 0.05  # numbers of communities that differ by this share are the same
 
 
 @dataclass(frozen=True)
@@ -64,16 +65,18 @@ class Ladders(NamedTuple):
     evidence: Evidence
 
 
-def weigh(graph: Graph, component: np.ndarray, gammas: np.ndarray, repetitions: int) -> Ladders:
-    """1 to 4. `component` of each node."""
+def weigh(
+    graph: Graph, component: np.ndarray, gammas: np.ndarray, repetitions: int, runs: int
+) -> Ladders:
+    """1 to 5. `component` of each node; `runs` that are combined for each division."""
     stage = Stage("how many clusters", repetitions + 1)
 
     def divide(fold: int) -> tuple[Graph, list[Division], np.ndarray]:
         stage.step()
         if fold < 0:
-            return graph, list(descend(graph, gammas)), np.empty(0)
+            return graph, ladder(graph, gammas, runs), np.empty(0)
         rest, *held = without(graph, fold)
-        found = list(descend(rest, gammas))
+        found = ladder(rest, gammas, runs)
         return rest, found, np.array([predicted(rest, component, each, *held) for each in found])
 
     (_, divisions, _), *repeated = together(divide, range(-1, repetitions))
@@ -94,7 +97,7 @@ def weigh(graph: Graph, component: np.ndarray, gammas: np.ndarray, repetitions: 
         some = summed(each[(first + np.arange(half)) % len(each)])
         own = chosen(*some[:3])
         says.append(
-            own is not None and abs(some[3][own] * numbers[own] / numbers[best] - 1) <= TOLERANCE
+            own is not None and abs(some[3][own] * numbers[own] / numbers[best] - 1) <= SAME_NUMBER
         )
     layer = adds_to(best, each)
     return Ladders(divisions, Evidence(gain, z, agreement, best, float(np.mean(says)), layer))
@@ -170,7 +173,7 @@ def agreed(rest: Graph, found: Division, full: Division) -> tuple[float, float]:
     if not known.any():
         return 0.0, 1.0
     size, there = np.bincount(labels), np.bincount(given)
-    least = min(TINY, float(np.median(there[there > 0])) / 2)  # smaller ones are chance
+    least = min(FRINGE_SIZE, float(np.median(there[there > 0])) / 2)  # smaller ones are chance
     ratio = (size > least).sum() / max((there > least).sum(), 1)
     return adjusted_rand(labels, given), float(ratio)
 
@@ -202,7 +205,7 @@ def gains(inside: np.ndarray, expected: np.ndarray, total: np.ndarray) -> np.nda
 
 def supported(gain: np.ndarray, z: np.ndarray) -> np.ndarray:
     """4. Divisions that predict beyond chance, and nearly as well as the best one."""
-    return (z > BEYOND_CHANCE) & (gain > 0) & (gain >= NEARLY * gain.max(initial=0.0))
+    return (z > BEYOND_CHANCE) & (gain > 0) & (gain >= NEAR_BEST_GAIN * gain.max(initial=0.0))
 
 
 def chosen(gain: np.ndarray, z: np.ndarray, agreement: np.ndarray) -> int | None:
@@ -210,5 +213,5 @@ def chosen(gain: np.ndarray, z: np.ndarray, agreement: np.ndarray) -> int | None
     usable = supported(gain, z)
     if not usable.any():
         return None
-    near = usable & (agreement >= agreement[usable].max() - SAME)
+    near = usable & (agreement >= agreement[usable].max() - SAME_AGREEMENT)
     return int(np.argmax(np.where(near, gain, -1.0)))

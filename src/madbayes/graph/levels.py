@@ -15,12 +15,19 @@ from madbayes._rows.threads import patient, shares, together
 from madbayes.graph.cut_kernels import contract, reorder, sort_nodes
 from madbayes.graph.move_kernels import CUT, WEIGHT, close_gaps, count_nodes, restless, settle
 
-LOOKS = 4  # at each node, on average, before going on to the next θ
-FEW = 0.05  # of the nodes moved: not worth another level
-BRIEF = 2**22  # looks at a link
-LARGE = 2**18  # half-edges: below, threads and short cuts are not worth it
-CACHED = 8192  # clusters whose sums the cache holds, whatever the order of nodes
-SHARED = 2**17  # half-edges for a thread: with fewer it is not worth waking
+# Looks at each node, on average, before going on to the next θ. With 2 a fit is up to a tenth
+# faster, and the objective 0.01 to 0.09 % higher.
+LOOKS = 4
+# Share of the nodes: if fewer merged, another level is not worth its contraction.
+FEW_MERGED = 0.05
+# Looks at a link: a kernel with fewer is done before anybody presses Ctrl-C.
+BRIEF_LOOKS = 2**22
+# Half-edges: in smaller graphs threads and short cuts are not worth it.
+LARGE_GRAPH = 2**18
+# Clusters whose sums the cache holds, whatever the order of the nodes.
+CACHED_CLUSTERS = 8192
+# Half-edges for a thread: with fewer it is not worth waking.
+HALF_EDGES_PER_THREAD = 2**17
 
 
 class Graph(NamedTuple):
@@ -78,7 +85,7 @@ class Parts:
         if asked is None:
             asked = self.restless(theta)
         state = self.z, self.sums, self.N, self.k, *self.room
-        brief = graph.indices.size * looks < BRIEF
+        brief = graph.indices.size * looks < BRIEF_LOOKS
         moves, settled = patient(
             settle, *graph, *state, theta, asked, exact, looks * graph.n, brief=brief
         )
@@ -91,7 +98,7 @@ class Parts:
         would. Threads find that out; each needs room for the links to all clusters."""
         graph = self.graph
         asked = np.ones(graph.n, np.uint8)
-        if graph.indices.size >= LARGE and self.k <= CACHED:
+        if graph.indices.size >= LARGE_GRAPH and self.k <= CACHED_CLUSTERS:
 
             def part(share: tuple[int, int]) -> None:
                 room = np.zeros(self.k), np.empty(graph.n, np.int32)
@@ -129,7 +136,7 @@ def by_cluster(labels: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
 def contracted(graph: Graph, labels: np.ndarray, k: int) -> Graph:
     """The graph whose nodes are the clusters. Threads share them: each row is for itself."""
     size = graph.indices.size
-    each = shares(size, SHARED)
+    each = shares(size, HALF_EDGES_PER_THREAD)
     links = no_links(k, size + len(each), graph.data.dtype)  # one more for what is within
     sums, (start, order) = np.empty((2, k)), by_cluster(labels, k)
     clusters, begins = [(0, k)], [0]
@@ -149,8 +156,8 @@ def contracted(graph: Graph, labels: np.ndarray, k: int) -> Graph:
     for (first, last), begin, end in zip(clusters, begins, together(part, parts), strict=True):
         if begin > filled:  # close the gap
             links[0][first + 1 : last + 1] -= begin - filled
-            for at in range(begin, end, SHARED):
-                here, to = slice(at, min(at + SHARED, end)), at - begin + filled
+            for at in range(begin, end, HALF_EDGES_PER_THREAD):
+                here, to = slice(at, min(at + HALF_EDGES_PER_THREAD, end)), at - begin + filled
                 for values in links[1:]:
                     values[to : to + here.stop - at] = values[here]
         filled += end - begin
@@ -174,14 +181,14 @@ def reordered(graph: Graph, order: np.ndarray) -> tuple[Graph, np.ndarray]:
 
 
 def rows_for_threads(graph: Graph) -> list[tuple[int, int]]:
-    return shares(graph.n, max(1, SHARED * graph.n // max(graph.indices.size, 1)))
+    return shares(graph.n, max(1, HALF_EDGES_PER_THREAD * graph.n // max(graph.indices.size, 1)))
 
 
 def gather(graph: Graph, theta: float, *, levels: bool = True) -> Parts:
     """From single nodes, moves and merges on as many levels as it takes, or on one."""
     parts = Parts.single(graph)
     parts.move(theta, LOOKS)
-    if levels and graph.n - parts.k > FEW * graph.n:
+    if levels and graph.n - parts.k > FEW_MERGED * graph.n:
         higher = gather(parts.contracted(), theta)
         if higher.k < parts.k:
             parts.adopt(higher)

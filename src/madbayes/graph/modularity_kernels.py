@@ -4,9 +4,9 @@ held out, pairs of nodes, connected components, hashes of surroundings, leaves f
 import numpy as np
 
 from madbayes._jit import inner, kernel
+from madbayes.graph.cut_kernels import TOL
 from madbayes.graph.move_kernels import look_around
 
-TOL = 1e-10  # of a node's degree: a gain must be larger, or rounding could move nodes forever
 DEGREE, LINKS = range(2)  # of a cluster: columns of `sums`
 
 

@@ -1,15 +1,15 @@
 """Cuts of a graph: moves of nodes with exact changes of the objective.
 
-A graph is as in `graph.py`, a partition is `z`; `sums` and `N` have weight, cut, their ratio and
-the number of nodes of each cluster. θ is `theta`: F = Σ_c (cut_c/W_c - θ). Moves are serial, so
-that no result depends on threads. A gain must exceed TOL of what is compared.
+A graph is as in `cut_kernels.py`, a partition is `z`; `sums` and `N` have weight, cut, their ratio
+and the number of nodes of each cluster. θ is `theta`: F = Σ_c (cut_c/W_c - θ). Moves are serial,
+so that no result depends on threads. A gain must exceed TOL of what is compared.
 """
 
 import numpy as np
 
 from madbayes._jit import inner, kernel
+from madbayes.graph.cut_kernels import TOL
 
-TOL = 1e-10
 NOWHERE, ALONE = -1, -2  # instead of a cluster
 WEIGHT, CUT, RATIO, LINKS = range(4)  # of a cluster: columns of `sums`
 

@@ -18,14 +18,16 @@ from madbayes.graph.cut_kernels import cluster_sums, renumber
 from madbayes.graph.descent import Division, anneal, common, merging
 from madbayes.graph.levels import Graph, Parts, contracted, gather
 
-TOP = 0.95  # the first θ, in units of links per weight
-LOWEST = 1e-4  # the last θ before a target below it, in the same units
-STEP = 0.9  # from one θ to the next
-PATIENCE = 300  # looks at each node, on average, when it is the last θ
-WORK = 450_000  # half-edges × runs that a search is worth
-RUNS = 14  # at most
-SURE = 2  # runs that end where the best one is: no other is needed
-SAME = 1e-12  # objectives as near as this are of one division
+# θ of the descent, in units of links per weight: the first one, the last one before a target below
+# it, and the factor from one to the next.
+THETA_TOP, THETA_LOWEST, THETA_STEP = 0.95, 1e-4, 0.9
+# Looks at each node, on average, at the target. Only long chains and grids need more.
+PATIENCE = 300
+# Half-edges × runs of a search, and the runs that small graphs have at most.
+HALF_EDGES_SEARCHED, MOST_RUNS = 450_000, 14
+# Runs that end where the best one is: no other is needed. Objectives as near as SAME_OBJECTIVE are
+# those of one division.
+AGREEING_RUNS, SAME_OBJECTIVE = 2, 1e-12
 
 
 NOTHING = Division(np.empty(0, np.int32), np.empty(0), np.empty(0))  # of a graph without nodes
@@ -46,10 +48,10 @@ def better(theta: float, *found: Division) -> Division:
 
 def ladder(graph: Graph, theta: float) -> list[float]:
     """θ on the way down; the target is the last."""
-    top = TOP * graph.unit
-    ratio = max(theta / top, LOWEST)
-    steps = int(np.ceil(np.log(min(ratio, 1.0)) / np.log(STEP)))
-    return [float(top * STEP**step) for step in range(steps)] + [theta]
+    top = THETA_TOP * graph.unit
+    ratio = max(theta / top, THETA_LOWEST)
+    steps = int(np.ceil(np.log(min(ratio, 1.0)) / np.log(THETA_STEP)))
+    return [float(top * THETA_STEP**step) for step in range(steps)] + [theta]
 
 
 def finish(graph: Graph, labels: np.ndarray, theta: float, looks: int) -> Division:
@@ -92,7 +94,7 @@ def combine(
 
 def runs(graph: Graph, effort: float) -> int:
     """How often to start on a graph of this size."""
-    usual = min(max(WORK / max(graph.indices.size, 1), 1.0), RUNS)
+    usual = min(max(HALF_EDGES_SEARCHED / max(graph.indices.size, 1), 1.0), MOST_RUNS)
     return max(1, round(effort * int(usual)))
 
 
@@ -105,15 +107,17 @@ def search(
     again = 0  # runs that ended where the best one is
     for _ in range(1, runs(graph, effort)):
         other = one_run(graph, theta, rng, PATIENCE)
-        again += other.k == best.k and isclose(other.objective(theta), history[-1], rel_tol=SAME)
+        again += other.k == best.k and isclose(
+            other.objective(theta), history[-1], rel_tol=SAME_OBJECTIVE
+        )
         best = combine(graph, best, other, theta, rng, PATIENCE)
         history.append(best.objective(theta))
         again = again if history[-1] == history[-2] else 0
-        if again >= SURE and effort <= 1:  # who asks for more gets it
+        if again >= AGREEING_RUNS and effort <= 1:  # who asks for more gets it
             break
     return best, history
 
 
 def least_resolution(graph: Graph, division: Division) -> float:
     """The lowest θ at which no join of two linked clusters lowers the objective."""
-    return max(merging(contracted(graph, division.labels, division.k)), LOWEST)
+    return max(merging(contracted(graph, division.labels, division.k)), THETA_LOWEST)
