@@ -74,9 +74,9 @@ def divide(known: Known) -> tuple[np.ndarray, Staircase]:
     for stage in STAGES:
         known = stage(known)
     assert known.labels is not None and known.path is not None
-    steps = known.path.labels
-    path = replace(known.path, labels=None if steps is None else tuple(x[place] for x in steps))
-    return known.labels[place], path
+    nested = known.path.labels
+    nested = replace(nested, parts=nested.parts[place])
+    return known.labels[place], replace(known.path, labels=nested)
 
 
 def in_own_order(known: Known) -> tuple[Known, np.ndarray]:
