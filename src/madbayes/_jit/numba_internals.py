@@ -7,7 +7,6 @@ Three parts. Without them the results are as good and come later.
 2. *Vector code* for the functions of `vectors.py`, written as LLVM instructions, because LLVM turns
    plain loops into vectors only by luck: scores of a few rows against panels of centres, and the
    lower bounds of one row for several groups at a time.
-
 3. *A cache with checksums* (`CheckedCache`). Numba reads the files of its cache as they are: a file
    that was cut short or changed on the disk raises UnpicklingError or an LLVM error in somebody's
    fit, or runs as machine code. Each file here ends with the CRC-32 of the rest; a file whose
@@ -269,9 +268,6 @@ def fast_compare(typing, panels, half, panel, last, rows, chosen, first, low1, l
     return signature, code_of_compare
 
 
-BYTE = ir.IntType(8)
-
-
 def row_of(builder, array, i):
     """Where row i begins, and how long it is."""
     width = builder.extract_value(array.shape, 1)
@@ -335,56 +331,11 @@ def code_of_loosen(context, builder, signature, args):
     return builder.extract_element(lowest, ir.Constant(INT, 0))
 
 
-def code_of_within(context, builder, signature, args):
-    lines = context.make_array(signature.args[0])(context, builder, args[0])
-    line, _ = row_of(builder, lines, args[1])
-    bounds = builder.load(at(builder, line, args[2], reals(LANES)), align=4)
-    none = ir.Constant(reals(LANES), ir.Undefined)
-    limit = builder.insert_element(none, args[3], ir.Constant(INT, 0))
-    limit = pick(builder, limit, none, [0] * LANES)
-    found = builder.fcmp_ordered("<=", bounds, limit)
-    return builder.zext(builder.bitcast(found, ir.IntType(LANES)), INDEX)
-
-
-def code_of_lowest_bit(context, builder, signature, args):
-    return builder.cttz(args[0], ir.Constant(ir.IntType(1), 1))
-
-
-def code_of_fetch(context, builder, signature, args):
-    X = context.make_array(signature.args[0])(context, builder, args[0])
-    row, _ = row_of(builder, X, args[1])
-    place = builder.bitcast(builder.gep(row, [args[2]]), BYTE.as_pointer())
-    how = [ir.Constant(INT, value) for value in (0, 3, 1)]  # to read, to keep, data
-    kind = ir.FunctionType(ir.VoidType(), [place.type, *(value.type for value in how)])
-    builder.call(
-        builder.module.declare_intrinsic("llvm.prefetch", (place.type,), kind), [place, *how]
-    )
-    return context.get_dummy_value()
-
-
 @intrinsic
 def fast_loosen(typing, lower, since, i, drifts, own, lines, a):
     """`vectors.loosen`."""
     index = types.int64
     return types.float32(lower, since, index, drifts, index, lines, index), code_of_loosen
-
-
-@intrinsic
-def fast_within(typing, lines, a, first, limit):
-    """`vectors.within`."""
-    return types.int64(lines, types.int64, types.int64, types.float32), code_of_within
-
-
-@intrinsic
-def fast_lowest_bit(typing, bits):
-    """`vectors.lowest_bit`."""
-    return types.int64(types.int64), code_of_lowest_bit
-
-
-@intrinsic
-def fast_fetch(typing, X, i, j):
-    """`vectors.fetch`."""
-    return types.void(X, types.int64, types.int64), code_of_fetch
 
 
 # 3. The cache on the disk

@@ -16,7 +16,7 @@ from numba import config
 from madbayes._jit import inner, internals
 from madbayes._jit.constants import BUNCH, DOWN32, LANES, PANEL, ZERO32
 
-__all__ = ["BUNCH", "LANES", "PANEL", "compare", "fetch", "loosen", "lowest_bit", "within"]
+__all__ = ["BUNCH", "LANES", "PANEL", "compare", "loosen"]
 
 
 def plain_compare(panels, half, panel, last, rows, chosen, first, low1, low2, place):
@@ -52,33 +52,9 @@ def plain_loosen(lower, since, i, drifts, own, lines, a):
     return lowest
 
 
-def plain_within(lines, a, first, limit):
-    """Which of LANES lower bounds in lines[a], from `first` on, are at most `limit`: a bit each."""
-    bits = 0
-    for lane in range(LANES):
-        if lines[a, first + lane] <= limit:
-            bits |= 1 << lane
-    return bits
-
-
-def plain_lowest_bit(bits):
-    """The place of the lowest bit that is set."""
-    place = 0
-    while not (bits >> place) & 1:
-        place += 1
-    return place
-
-
-def plain_fetch(X, i, j):
-    """X[i, j] will be read soon: nothing to do, unless the processor can be told."""
-
-
 if config.DISABLE_JIT:
-    compare, loosen, within = plain_compare, plain_loosen, plain_within
-    lowest_bit, fetch = plain_lowest_bit, plain_fetch
+    compare, loosen = plain_compare, plain_loosen
 elif internals is None:
-    compare, loosen, within = inner(plain_compare), inner(plain_loosen), inner(plain_within)
-    lowest_bit, fetch = inner(plain_lowest_bit), inner(plain_fetch)
+    compare, loosen = inner(plain_compare), inner(plain_loosen)
 else:
-    compare, loosen, within = internals.fast_compare, internals.fast_loosen, internals.fast_within
-    lowest_bit, fetch = internals.fast_lowest_bit, internals.fast_fetch
+    compare, loosen = internals.fast_compare, internals.fast_loosen

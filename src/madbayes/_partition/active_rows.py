@@ -1,23 +1,20 @@
 """Which rows have to be compared with centres, and with which groups of them: step 1 of `products`.
 
 A tile of rows goes through three loops, each of which leaves fewer of them: what was sure for so
-long, what bounds settle, what the distance to the own centre settles. Rows come from all over a
-table that no cache holds: a loop that only lists them, and asks for what the next one reads, does
-not wait for memory.
+long, what bounds settle, what the distance to the own centre settles.
 """
 
 import numpy as np
 
 from madbayes._jit import compiled, inner
 from madbayes._jit.constants import DOWN, DOWN32, UP, UP32, ZERO32
-from madbayes._jit.vectors import LANES, fetch, loosen, lowest_bit, within
+from madbayes._jit.vectors import loosen
 from madbayes._partition.bounds import reach_of, room_left, this_pass
 from madbayes._rows.distance import sqdist
 
 EPS32 = 2.0**-24
 TINY = 2.0**-148  # float32 has no finer steps than 2**-149
 ROUGH = 2.0**-6  # a distance in float32 that can be wrong by more, of itself, is taken in float64
-FETCHED = 16  # float32 in what a processor fetches at a time
 
 
 @inner
@@ -94,8 +91,6 @@ def check_groups(X, m, centers, rows, marks, penalty, scratch):
             if limit < gap and limit < reach:
                 marks.sure[i] = room_left(path[p], limit, gap, separation[p])
                 continue
-        for j in range(0, X.shape[1], FETCHED):
-            fetch(X, i, j)
         active[a], scratch.limit[a], scratch.gap[a] = i, limit, gap
         a += 1
     return a
@@ -144,17 +139,9 @@ def find_active(X, next_row, centers, rows, marks, penalty, scratch, use32):
         error = error_bound(d, norm, longest, EPS32)
         scratch.best[a], scratch.second[a], scratch.home[a] = np.inf, np.inf, -1
         scratch.nearest[a] = p
-        if t == 1:
-            todo[0, need[0]] = a
-            need[0] += lines[b, 0] <= limit
-        else:
-            for first in range(0, t, LANES):
-                bits = within(lines, b, first, limit)
-                while bits:
-                    g = first + lowest_bit(bits)
-                    todo[g, need[g]] = a
-                    need[g] += 1
-                    bits &= bits - 1
+        for g in range(t):
+            todo[g, need[g]] = a
+            need[g] += lines[b, g] <= limit
         if p >= 0 and lines[b, group[p]] > limit:  # its own group is not tried
             scratch.best[a] = 0.5 * (own2 - norm2)
             error = max(error, wrong * (own + wrong) + share * norm2)

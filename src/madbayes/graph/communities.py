@@ -32,7 +32,6 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.utils.extmath import randomized_svd
 
-from madbayes._rows.threads import together
 from madbayes.graph.descent import modularity
 from madbayes.graph.input import connected_part
 from madbayes.graph.levels import Graph, contracted
@@ -116,7 +115,7 @@ def look_at_graph(
     graph, used = connected_part(A[order][:, order], "normalized")
     if used.size < FEWEST or growth(graph) < SPREAD:
         return None
-    found = find_path(graph, "normalized", together)
+    found = find_path(graph, "normalized")
     agreement = found.agreement
     if found.taken.k < 2 or agreement is None or agreement < SURE:
         return None
