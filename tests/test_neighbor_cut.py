@@ -1,5 +1,6 @@
 """NeighborCut: neighbours and valleys against plain loops, shapes, noise, new rows."""
 
+import dataclasses
 import pickle
 
 import numpy as np
@@ -13,6 +14,7 @@ from sklearn.neighbors import KNeighborsTransformer, NearestNeighbors
 from sklearn.pipeline import make_pipeline
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
+import madbayes
 from madbayes import NeighborCut
 from madbayes.graph import communities, joining, neighbors, pieces, planted, samples, stages
 from madbayes.graph.input import connected_part
@@ -352,6 +354,24 @@ def test_what_a_fit_leaves():
     assert ari(path.labels_at(model.evidence_.price), z) > 0.98
     again = pickle.loads(pickle.dumps(model))
     np.testing.assert_array_equal(again.predict(X), model.labels_)
+
+
+def test_the_path_keeps_one_number_for_each_row(tmp_path):
+    group = np.arange(2000) % 25
+    X = np.random.default_rng(0).normal(size=(2000, 2)) + 5 * np.c_[group % 5, group // 5]
+    model = NeighborCut(n_jobs=1).fit(X)
+    assert len(model.path_.labels) > 15
+    held = [model.path_.labels.parts, *model.path_.labels.groups]
+    assert sum(array.nbytes for array in held) < 8 * 4 * len(X)
+    for step, number in enumerate(model.path_.number):
+        assert len(np.unique(model.path_.labels[step])) == number
+    model.save(tmp_path / "model")
+    again = madbayes.load(tmp_path / "model").path_
+    np.testing.assert_array_equal(again.labels[3], model.path_.labels[3])
+    wrong = dataclasses.replace(model.path_.labels, parts=model.path_.labels.parts + 1000)
+    model.path_ = dataclasses.replace(model.path_, labels=wrong)
+    with pytest.raises(ValueError, match="parts"):
+        model.save(tmp_path / "model")
 
 
 def test_a_hint_or_a_resolution_decides():

@@ -43,6 +43,7 @@ PARTS = {
     "ColumnEncoder": "divergences.table",
     "Kernel": "kernel.gram",
     "Neighbours": "graph.neighbors",
+    "NestedLabels": "howmany.staircase",
     "Prepared": "_storage.prepared",
     "Recommendation": "tables.recommend",
     "Reservoir": "_rows.reservoir",

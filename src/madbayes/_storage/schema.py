@@ -62,6 +62,16 @@ class Part:
         check(value, name, sizes)
 
 
+@dataclass(frozen=True)
+class Divisions:
+    """The labels of each step of a path."""
+
+    def check(self, value: Any, name: str, sizes: Sizes) -> None:
+        nested = type(value).__name__ == "NestedLabels"
+        allowed = Part("NestedLabels") if nested else Several((Is(np.ndarray),), any_number=True)
+        allowed.check(value, name, sizes)
+
+
 # Estimators: what their parameters and fitted attributes are
 
 TIMES = 10_000  # threads at most, so that a file cannot ask for any number of them
@@ -229,9 +239,13 @@ PARTS: dict[str, dict[str, Any]] = {
         "figures": Pairs(Text(), Is(np.ndarray)),
         "of": Text(("cluster", "feature", "community")),
         "centers": Maybe(Several((real("*", "path columns"),), any_number=True)),
-        "labels": Maybe(Several((Is(np.ndarray),), any_number=True)),
+        "labels": Maybe(Divisions()),
         "unit": flag(),
         "_X": Maybe(Is(object)),
+    },
+    "NestedLabels": {
+        "groups": Several((whole("path parts"),), any_number=True),
+        "parts": whole("n", below="path parts"),
     },
     "Kernel": {
         "metric": Text(tuple(sorted(PAIRWISE_KERNEL_FUNCTIONS))),

@@ -41,7 +41,7 @@ from madbayes.graph.path import find_path
 from madbayes.graph.planted import gather
 from madbayes.graph.search import measure
 from madbayes.graph.valleys import WEAK
-from madbayes.howmany.staircase import Choice, Staircase, in_words
+from madbayes.howmany.staircase import Choice, NestedLabels, Staircase, in_words
 
 COLUMNS = 10  # up to so many, clusters without valleys are whole
 MARGIN = 1.25  # times the modularity of the references
@@ -168,7 +168,6 @@ def staircase_of(
         place = np.where(place == q, p, place)
         steps.append(np.unique(place, return_inverse=True)[1])
     path = Staircase.build(np.arange(k, 0, -1), errors, labels=steps)
-    assert path.labels is not None
     others = range(k - 1, max(k - 4, 0), -1)
     choice = Choice(
         k,
@@ -180,8 +179,8 @@ def staircase_of(
         own,
         remarks=(f"By valleys alone the number would be {before.number}",),
     )
-    labels_of = tuple(step[labels].astype(np.int32) for step in path.labels)
-    return replace(path, choice=choice, labels=labels_of)
+    groups = tuple(step.astype(np.int32) for step in path.labels)
+    return replace(path, choice=choice, labels=NestedLabels(groups, labels))
 
 
 def leading(X: Any, like: Neighbours) -> np.ndarray:

@@ -22,13 +22,14 @@ class Linked(NamedTuple):
 
     def in_order(self, order: np.ndarray, place: np.ndarray) -> "Linked":
         """The same with its rows in another order; row i comes to `place[i]`."""
-        A = sp.csr_array((self.flow, self.A.indices, self.A.indptr), shape=self.A.shape)
-        flow, A = (each[order][:, order] for each in (A, self.A))
-        for each in (flow, A):
-            each.sort_indices()
+        indices, indptr = self.A.indices, self.A.indptr
+        edge = sp.csr_array((np.arange(self.A.nnz), indices, indptr), shape=self.A.shape)
+        edge = edge[order][:, order]
+        edge.sort_indices()
+        A = sp.csr_array((self.A.data[edge.data], edge.indices, edge.indptr), shape=edge.shape)
         return Linked(
             A,
-            flow.data,
+            self.flow[edge.data],
             None if self.distance is None else self.distance[order],
             None if self.nearest is None else place[self.nearest[order]],
             self.recall,
@@ -108,6 +109,14 @@ def alike(labels: np.ndarray, cell: np.ndarray) -> np.ndarray:
     counts = sp.csr_array(cells.T @ one_hot(labels, int(labels.max()) + 1))
     new = np.asarray(counts.argmax(axis=1)).ravel()[cell]
     return new if len(np.unique(new)) == len(np.unique(labels)) else labels
+
+
+def by_density(distance: np.ndarray) -> np.ndarray:
+    """Rows from the densest place to the sparsest; of equal rows the one with nearer neighbours."""
+    far = reach(distance)
+    order = np.argsort(far, kind="stable")
+    tied = (np.diff(far[order]) == 0).any()
+    return np.lexsort((*distance.T, far)) if tied else order
 
 
 def reach(distance: np.ndarray) -> np.ndarray:

@@ -40,15 +40,16 @@ def k_asked(n_neighbors: int, rows: int) -> int:
 
 
 def by_samples(
-    among: Among, wide: Wide, numbers: Tried, weights: str, effort: float
+    asked: Linked, among: Among, wide: Wide, numbers: Tried, weights: str, effort: float
 ) -> tuple[Linked, Joined, Staircase]:
     """The graph of all rows, their clusters and what would join them.
 
-    `wide`: distances and places of enough neighbours; `among` tells those of some rows among
-    themselves.
+    `asked`: the graph asked for; `wide`: distances and places of enough neighbours; `among` tells
+    those of some rows among themselves.
     """
     distance, nearest = (each[:, : numbers[1]] for each in wide)
-    linked = link(distance, nearest, weights, 1.0)
+    same = asked.nearest is not None and asked.nearest.shape[1] == numbers[1]
+    linked = asked if same else link(distance, nearest, weights, 1.0)
     joined = join_pieces(linked, effort, layers=LAYERS)
     labels, n = joined.labels, joined.labels.size
     order = np.lexsort((reach(distance), labels))

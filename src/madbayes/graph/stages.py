@@ -1,12 +1,12 @@
 """The stages of `NeighborCut`: each takes what is known of the rows and returns what it found.
 
 1. `join_across_no_valley` (`pieces.py`, `valleys.py`, `samples.py`): pieces of the graph are joined
-   unless a valley lies between them.
-2. `settle` (`linking.py`): a row goes to the cluster that holds more of its links than its own.
-3. `look_for_communities` (`communities.py`): where valleys say little, links may keep to
+   unless a valley lies between them. Then a row goes to the cluster that holds more of its links
+   than its own.
+2. `look_for_communities` (`communities.py`): where valleys say little, links may keep to
    communities by more than they would without clusters.
-4. `keep_equal_rows_together` (`linking.py`): equal rows of a rounded table get one label.
-5. `follow_curves` (`strands.py`): clusters of thin curves that cross are divided into them.
+3. `keep_equal_rows_together` (`linking.py`): equal rows of a rounded table get one label.
+4. `follow_curves` (`strands.py`): clusters of thin curves that cross are divided into them.
 
 Rows are put in an order that follows from them before the first stage (`in_own_order`), so that
 no stage depends on the order of the table.
@@ -21,7 +21,7 @@ import numpy as np
 from madbayes.graph.communities import second_look
 from madbayes.graph.fringe import fingerprint
 from madbayes.graph.input import connected_part
-from madbayes.graph.linking import Linked, alike, narrowed, reach, settle_borders
+from madbayes.graph.linking import Linked, alike, by_density, narrowed, settle_borders
 from madbayes.graph.neighbors import Neighbours
 from madbayes.graph.pieces import Tried, Wide, by_majority, join_pieces
 from madbayes.graph.samples import MANY, Among, by_samples
@@ -64,6 +64,10 @@ class Known:
     path: Staircase | None = None
     labels: np.ndarray | None = None
 
+    def divided(self, near: Linked, joined: Joined, path: Staircase) -> "Known":
+        labels = settle_borders(near.A, joined.at(path.best().number))
+        return replace(self, near=near, joined=joined, path=path, labels=labels)
+
 
 Stage = Callable[[Known], Known]
 
@@ -74,9 +78,9 @@ def divide(known: Known) -> tuple[np.ndarray, Staircase]:
     for stage in STAGES:
         known = stage(known)
     assert known.labels is not None and known.path is not None
-    steps = known.path.labels
-    path = replace(known.path, labels=None if steps is None else tuple(x[place] for x in steps))
-    return known.labels[place], path
+    nested = known.path.labels
+    nested = replace(nested, parts=nested.parts[place])
+    return known.labels[place], replace(known.path, labels=nested)
 
 
 def in_own_order(known: Known) -> tuple[Known, np.ndarray]:
@@ -95,7 +99,7 @@ def in_own_order(known: Known) -> tuple[Known, np.ndarray]:
         key[used] = fingerprint(graph)
         order = np.argsort(key, kind="stable")
     else:
-        order = np.lexsort((*linked.distance.T, reach(linked.distance)))
+        order = by_density(linked.distance)
     place = np.empty(order.size, np.int64)
     place[order] = np.arange(order.size)
     wide, among, rows = known.wide, known.among, known.rows
@@ -128,24 +132,16 @@ def join_across_no_valley(known: Known) -> Known:
     if known.wide is None or known.among is None:
         near = narrowed(known.linked, known.weights)
         joined = join_pieces(near, known.effort)
-        return replace(known, near=near, joined=joined, path=staircase(joined, known.hint))
+        path = staircase(joined, known.hint)
+        return known.divided(near, joined, path)
     how = known.numbers, known.weights, known.effort
     if len(known.wide[0]) > MANY:
-        near, joined, path = by_samples(known.among, known.wide, *how)
-    else:
-        near, joined, path = by_majority(known.linked, known.wide, *how)
-    return replace(known, near=near, joined=joined, path=path)
-
-
-def settle(known: Known) -> Known:
-    """2."""
-    assert known.near is not None and known.joined is not None and known.path is not None
-    labels = known.joined.at(known.path.best().number)
-    return replace(known, labels=settle_borders(known.near.A, labels))
+        return known.divided(*by_samples(known.linked, known.among, known.wide, *how))
+    return known.divided(*by_majority(known.linked, known.wide, *how))
 
 
 def look_for_communities(known: Known) -> Known:
-    """3. Not where a number of clusters is asked for."""
+    """2. Not where a number of clusters is asked for."""
     if known.hint is not None:
         return known
     assert known.near is not None and known.path is not None and known.labels is not None
@@ -154,7 +150,7 @@ def look_for_communities(known: Known) -> Known:
 
 
 def keep_equal_rows_together(known: Known) -> Known:
-    """4."""
+    """3."""
     if known.linked.cell is None:
         return known
     assert known.labels is not None
@@ -162,7 +158,7 @@ def keep_equal_rows_together(known: Known) -> Known:
 
 
 def follow_curves(known: Known) -> Known:
-    """5. Not where a number of clusters is asked for."""
+    """4. Not where a number of clusters is asked for."""
     rows = None if known.rows is None else known.rows.straight()
     if rows is None or known.hint is not None:
         return known
@@ -175,7 +171,6 @@ def follow_curves(known: Known) -> Known:
 
 STAGES: tuple[Stage, ...] = (
     join_across_no_valley,
-    settle,
     look_for_communities,
     keep_equal_rows_together,
     follow_curves,

@@ -39,7 +39,7 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.special import ndtri
 
-from madbayes.howmany.staircase import Choice, Staircase, in_words
+from madbayes.howmany.staircase import Choice, NestedLabels, Staircase, in_words
 
 PIECES = 0.5  # the resolution of the pieces
 ROWS = 4.0  # near a side for each unit of links across it
@@ -73,6 +73,16 @@ class Joined(NamedTuple):
         """How many clusters there are before the first join that is `deep`."""
         first = np.flatnonzero(deep)
         return int(self.labels.max(initial=-1)) + 1 - int(first[0] if first.size else deep.size)
+
+    def nested(self, numbers: np.ndarray) -> NestedLabels:
+        """The clusters at each of these numbers, which ascend by one."""
+        rest = self.rest(int(numbers[-1]))
+        group = np.arange(int(numbers[-1]))
+        groups = [group.astype(np.int32)]
+        for a, b in rest.pairs[: len(numbers) - 1].tolist():
+            group = np.where(group == group[b], group[a], group)
+            groups.append(np.unique(group, return_inverse=True)[1].astype(np.int32))
+        return NestedLabels(tuple(groups[::-1]), rest.labels)
 
     def rest(self, number: int) -> "Joined":
         """What is left to be joined when there are so many clusters."""
@@ -126,7 +136,9 @@ def staircase(joined: Joined, hint: int | None) -> Staircase:
     price = np.exp(rising)
     steps = np.arange(least, min(pieces, number + KEPT) + 1)
     inside = np.cumsum(price)[pieces - steps[:-1] - 1]  # of all joins made
-    path = Staircase.build(steps, np.r_[inside, 0.0], labels=[joined.at(int(k)) for k in steps])
+    nested = joined.nested(steps)
+    path = Staircase.build(steps, np.r_[inside, 0.0], labels=nested.groups)
+    path = replace(path, labels=replace(nested, groups=path.labels))
     i = pieces - number  # the next join
     low, high = np.r_[NONE, rising, rising.max(initial=0.0) + 1][i : i + 2]
     support = float(np.clip(beyond[i], 0.01, 1.0)) if number > least else 1.0

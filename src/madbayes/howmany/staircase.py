@@ -127,6 +127,30 @@ class Choice:
         return ". ".join([text, *self.remarks])
 
 
+@dataclass(frozen=True)
+class NestedLabels:
+    """The labels of each step of a path whose divisions are nested, made when they are asked for.
+
+    It holds one number for each row, not one for each row and step.
+
+    Attributes
+    ----------
+    parts : array
+        The part of each row. Parts are the clusters of the finest step.
+    groups : tuple of arrays
+        For each step the cluster of each part.
+    """
+
+    groups: tuple[np.ndarray, ...]
+    parts: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.groups)
+
+    def __getitem__(self, step: int) -> np.ndarray:
+        return self.groups[step][self.parts]
+
+
 @dataclass(frozen=True, repr=False)
 class Staircase:
     """How many groups at which price.
@@ -148,7 +172,7 @@ class Staircase:
         The number that the data supports; also as `best()`.
     of : {"cluster", "feature", "community"}
         What is counted.
-    centers, labels : tuple of arrays or None
+    centers, labels : tuple of arrays (labels: or NestedLabels), or None
         The division of each step, by centres or by labels.
     unit : bool
         Whether rows and centres have length 1.
@@ -171,7 +195,7 @@ class Staircase:
     of: Of = "cluster"
     # The division of each step: by centres, or by labels (assignments, for features).
     centers: tuple[np.ndarray, ...] | None = field(default=None, repr=False)
-    labels: tuple[np.ndarray, ...] | None = field(default=None, repr=False)
+    labels: Any = field(default=None, repr=False)  # tuple, NestedLabels or None
     unit: bool = field(default=False, repr=False)  # rows and centres at length 1
     far: float = field(default=np.inf, repr=False)
     _X: Any = field(default=None, repr=False)
