@@ -18,7 +18,7 @@ import numpy as np
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
-README = HERE / "README.md"
+LOG = HERE / "log"
 SIFT_SHAPE = (312_320, 128)
 LOAD = os.getloadavg()[0] if hasattr(os, "getloadavg") else float("nan")  # of others
 PACKAGES = ["madbayes", "numpy", "scipy", "scikit-learn", "numba"]
@@ -145,7 +145,7 @@ def objective(rows, labels, penalty):
     return float(((rows - means[labels]) ** 2).sum() + penalty * names.size)
 
 
-# Tables and the README
+# Tables and the log
 
 
 def table(header, rows):
@@ -161,11 +161,14 @@ def seconds(value):
 def stamp():
     """When and under what load: the first line of each section."""
     now = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime())
-    command = ["git", "-C", str(ROOT), "describe", "--always", "--dirty"]
-    done = subprocess.run(command, capture_output=True, text=True)
-    commit = f", commit {done.stdout.strip()}" if done.returncode == 0 else ""
     busy = " (**not a quiet machine**)" if LOAD > 0.5 else ""
-    return f"{now}{commit}; load average before the run {LOAD:.2f}{busy}."
+    return f"{now}, commit {commit('--dirty')}; load average before the run {LOAD:.2f}{busy}."
+
+
+def commit(*options):
+    """The commit of the checkout, in short."""
+    command = ["git", "-C", str(ROOT), "describe", "--always", *options]
+    return subprocess.run(command, capture_output=True, text=True).stdout.strip() or "unknown"
 
 
 def machine():
@@ -198,11 +201,18 @@ def version(package):
 
 
 def write_section(name, text):
-    """Replace what stands between the markers of section `name` in the README."""
+    """Replace what stands between the markers of the page of `name` in the log."""
     begin, end = f"<!-- {name}: begin -->", f"<!-- {name}: end -->"
-    head, rest = README.read_text(encoding="utf-8").split(begin)
+    page = LOG / f"{name}.md"
+    head, rest = page.read_text(encoding="utf-8").split(begin)
     tail = rest.split(end)[1]
-    README.write_text(f"{head}{begin}\n{text}\n{end}{tail}", encoding="utf-8")
+    page.write_text(f"{head}{begin}\n{text}\n{end}{tail}", encoding="utf-8")
+
+
+def measured(name):
+    """Whether the log has figures of section `name` of this commit (writing the log changes it)."""
+    text = (LOG / f"{name}.md").read_text(encoding="utf-8")
+    return f"commit {commit()}" in text
 
 
 def say(text):

@@ -1,7 +1,8 @@
-"""Run all benchmarks and write their tables into README.md; `make bench`.
+"""Run all benchmarks and write their tables into log/; `make bench`.
 
 python benchmarks/run.py                  everything; leave the machine alone
 python benchmarks/run.py --only kmeans    one of them
+python benchmarks/run.py --resume         only those that have no figures of this commit
 python benchmarks/run.py --quick          small sizes; prints the tables and writes nothing
 """
 
@@ -26,7 +27,7 @@ import neighbours
 import online
 import out_of_core
 import threads
-from common import machine, say, write_section
+from common import machine, measured, say, write_section
 
 SCRIPTS = {
     "kmeans": kmeans,
@@ -57,11 +58,15 @@ def main():
     )
     parser.add_argument("--only", choices=SCRIPTS, action="append")
     parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--resume", action="store_true")
     arguments = parser.parse_args()
     sections = {"machine": lambda quick: machine()}
     sections |= {name: SCRIPTS[name].measure for name in arguments.only or SCRIPTS}
-    for name, measure in sections.items():
-        say(f"== {name}")
+    if arguments.resume:
+        done = [name for name in sections if measured(name)]
+        sections = {name: measure for name, measure in sections.items() if name not in done}
+    for i, (name, measure) in enumerate(sections.items(), 1):
+        say(f"== {name}, {i} of {len(sections)}")
         text = measure(arguments.quick)
         print(text, end="\n\n", flush=True)
         if not arguments.quick:

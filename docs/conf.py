@@ -25,7 +25,7 @@ extensions = [
 exclude_patterns = ["_build", "_templates"]
 source_suffix = {".rst": "restructuredtext", ".md": "markdown"}
 
-myst_enable_extensions = ["dollarmath"]
+myst_enable_extensions = ["deflist", "dollarmath"]
 myst_heading_anchors = 3
 
 templates_path = ["_templates"]

@@ -19,7 +19,7 @@ The extras `cli` (the command), `plot` (pictures) and `excel` (.xlsx files) brin
 command. Results go to standard output, everything else (progress, notes, errors) to standard
 error. Exit codes: 0 done, 2 something is wrong with the file or the options, 130 interrupted. The
 folder of results appears whole or not at all; a folder that holds anything else is refused
-without `--force`.
+without `--force`, and so is one that holds the results of another table.
 
 This page is made from `--help` by `python docs/make_cli.py`; do not edit it by hand.
 """
@@ -38,26 +38,26 @@ AFTERWORD = """\
 | `groups.csv` | of `groups`: how many rows of each group are in which cluster |
 | `clusters.csv` | of a graph: `cluster,size,conductance`, the heaviest cluster first |
 | `path.csv` | of `path`: from which penalty to which each number of clusters is best |
-| `*.png` | pictures, where matplotlib is installed |
+| `*.png` | with `--plot` (and of `path`): pictures, where matplotlib is installed |
 
 `labels.csv` has the id (or `row`, counted from 1), `cluster`, `distance` to its centre, `second`
-(the next nearest cluster) and `novelty` (from 0 to 1: how many of the fitted rows are as far
-out), and further columns where a verb has more to say. A row that was left out has an empty
-cluster, and so has a node whose edges all have weight 0. Distances are in the units that were
-clustered: standardized ones where columns were standardized. Text that a spreadsheet would run
-(it starts with =, +, - or @) is written with a ' before it.
+(the next nearest cluster) and `novelty_p_value` (the share of rows like those of the fit that are
+as far out: small is novel), and further columns where a verb has more to say. A row that was left
+out has an empty cluster, and so has a node whose edges all have weight 0. Distances are in the
+units that were clustered: standardized ones where columns were standardized. Text that a
+spreadsheet would run (it starts with =, +, - or @) is written with a ' before it.
 
 ## What is read
 
-Columns of numbers are used, also `$1,234.00`, `12%` and `1.234,56`. The others are left out, and
-the command says which and why: text (`--one-hot` uses categories), dates, true/false (usable as 1
-and 0 when named in `--columns`), empty columns, columns that number or identify the rows, and
-true classes. [Decision 15](adr/0015-reading-tables.md) has the rules, also that of `--standardize
-auto`. In text files the delimiter (comma, semicolon, tab, bar, blanks), Excel's `sep=` line, a
-missing header, line breaks in quotes, the encoding and the decimal mark are recognised; `.gz`,
-`.bz2` and `.zst` are unpacked on the way. Columns of `.npy` and `.npz` files are called `x0`,
-`x1`, … Parquet and `.npy` files may be larger than memory. In files of edges, lines at the top
-that start with `#` or `%` are comments, and the first line is an edge when its names are nodes.
+What each column holds is found out: numbers (also `$1,234.00`, `12%` and `1.234,56`), counts,
+categories, yes and no are used; dates, identifiers, postcodes, free text and true classes are
+left out, and the command says which and why. [Tables as people have them](guide/tables.md) states
+the rules, [decision 15](adr/0015-reading-tables.md) the reasons. In text files the delimiter
+(comma, semicolon, tab, bar, blanks), Excel's `sep=` line, a missing header, line breaks in
+quotes, the encoding and the decimal mark are recognised; `.gz`, `.bz2` and `.zst` are unpacked on
+the way. Columns of `.npy` and `.npz` files are called `x0`, `x1`, … Parquet and `.npy` files may
+be larger than memory. In files of edges, lines at the top that start with `#` or `%` are
+comments, and the first line is an edge when its names are nodes.
 """
 
 

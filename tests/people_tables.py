@@ -117,6 +117,33 @@ def mixed(rng, n=N):
     return table, truth, kinds
 
 
+def orders(rng, n=N):
+    """Recency, frequency and money of customers: counts that vary more than Poisson's."""
+    truth = rng.integers(3, size=n)
+    days = np.array([5.0, 25.0, 80.0])[truth]
+    table = {
+        "CustomerID": rng.permutation(50_000)[:n].tolist(),
+        "Recency": rng.poisson(rng.gamma(6, days / 6)).tolist(),
+        "Frequency": (1 + rng.poisson(np.array([22, 8, 2])[truth])).tolist(),
+        "Monetary": np.exp(rng.normal(np.array([8, 6.3, 4.2])[truth], 0.35)),
+    }
+    kinds = {"CustomerID": "identifier", "Frequency": "count", "Monetary": "log"}
+    return table, truth, kinds
+
+
+def sessions(rng, n=N):
+    """Visits to a web site: counts, durations, yes or no, and a country that says nothing."""
+    truth = rng.integers(3, size=n)
+    table = {
+        "pages": (1 + rng.poisson(np.array([2, 9, 25])[truth])).tolist(),
+        "seconds": np.exp(rng.normal(np.array([3, 5.2, 6.8])[truth], 0.5)),
+        "mobile": (rng.random(n) < np.array([0.9, 0.5, 0.2])[truth]).tolist(),
+        "country": rng.choice(["US", "DE", "FR", "JP"], n).tolist(),
+    }
+    kinds = {"pages": "count", "seconds": "log", "mobile": "yes/no", "country": "category"}
+    return table, truth, kinds
+
+
 def gaps(rng, n=N):
     """12 % of the cells missing."""
     truth, X = _blobs(rng, [(0, 0, 0, 0), (6, 6, 0, 0), (0, 6, 6, 6)], 1.0, n)

@@ -7,7 +7,7 @@ from sklearn.metrics import adjusted_rand_score
 
 import madbayes
 from madbayes import AutoCluster, DPMeans, NeighborCut
-from madbayes.howmany.densities import explain, gaussian_density, kernel_density
+from madbayes.howmany.densities import explain, gaussian_density, kernel_density, loss_by_shape
 
 
 def long_clusters(seed=0):
@@ -83,6 +83,47 @@ def test_few_rows_and_sparse_rows():
     assert AutoCluster(random_state=0).fit(X).n_clusters_ >= 1
 
 
+def arc(seed):
+    r = np.random.default_rng(seed)
+    angle = r.uniform(0, 3.5, 600)
+    return 2 * np.c_[np.cos(angle), np.sin(angle)] + r.normal(0, 0.12, (600, 2))
+
+
+def sphere(seed):
+    ball = np.random.default_rng(seed).normal(size=(702, 3))
+    return ball / np.linalg.norm(ball, axis=1)[:, None]
+
+
+@pytest.mark.parametrize("cloud", [arc, sphere])
+def test_a_curved_cloud_is_not_cut_into_ellipses(cloud):
+    for seed in range(3):
+        assert AutoCluster(random_state=0).fit(cloud(seed)).n_clusters_ == 1
+
+
+def test_a_small_cluster_inside_the_tail_of_a_large_one_is_found():
+    r = np.random.default_rng(0)
+    X = np.r_[r.normal([0, 0], 0.15, (150, 2)), r.normal([1.8, 0], 0.8, (50, 2))]
+    model = AutoCluster(random_state=0).fit(X)
+    assert model.n_clusters_ == 2
+    assert adjusted_rand_score(np.repeat([0, 1], [150, 50]), model.labels_) > 0.9
+
+
+def test_round_clusters_are_not_fitted_where_they_cannot_win():
+    X, _ = kinds()["any"]
+    first = AutoCluster(random_state=0).fit(X).candidates_[0]
+    assert (first.shape, first.n_clusters) == ("round", 0) and "not fitted" in first.reason
+    X, _ = kinds()["round"]
+    assert AutoCluster(random_state=0).fit(X).candidates_[0].n_clusters == 6
+
+
+def test_rounded_rows_have_no_endless_density():
+    r = np.random.default_rng(0)
+    X = np.round(r.normal(size=(800, 3)) + 8 * np.repeat(np.eye(3)[[0, 1]], 400, axis=0))
+    loss = loss_by_shape(X, np.repeat([0, 1], 400))
+    assert abs(loss) < 0.3
+    assert DPMeans(random_state=0).fit(X).evidence_.strength == "strong"
+
+
 def test_densities_are_those_of_plain_formulas():
     r = np.random.default_rng(0)
     X, T = r.normal(size=(400, 2)), r.normal(size=(300, 2))
@@ -90,7 +131,7 @@ def test_densities_are_those_of_plain_formulas():
     for long in (False, True):
         found = gaussian_density(X, np.zeros(400, int), T, long=long)
         assert found == pytest.approx(true, abs=0.02)
-    assert true - 0.2 < kernel_density(X, T) < true + 0.01
+    assert true - 0.2 < kernel_density(X, T)[0] < true + 0.01
 
 
 def test_gaussians_beat_kernels_only_where_clusters_are_gaussian():

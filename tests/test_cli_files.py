@@ -32,7 +32,7 @@ def run(tmp_path, capsys):
             path.write_bytes(raw)
         capsys.readouterr()
         out = tmp_path / "out"
-        argv = ["cluster", str(path), "--out", str(out), "--no-report", "--no-plot", "--json"]
+        argv = ["cluster", str(path), "--out", str(out), "--force", "--no-report", "--json"]
         given = ["--penalty", penalty] if penalty else []
         assert cli.main([*argv, *given, *map(str, options)]) == code
         streams = capsys.readouterr()
@@ -322,7 +322,7 @@ def test_several_parquet_files_are_one_table(tmp_path, monkeypatch):
     X = np.repeat([[0.0, 0], [12, 0], [0, 12]], 300, axis=0) + rng.normal(size=(900, 2))
     folder = parquet_files(tmp_path / "big", X, [100, 100, 450])
     files = [str(path) for path in sorted(folder.iterdir())]
-    options = ["--id", "name", "--quiet", "--no-plot", "--no-report"]
+    options = ["--id", "name", "--quiet", "--no-report"]
     assert cli.main(["cluster", str(folder), "--out", "one", *options]) == 0
     assert cli.main(["cluster", *files, "--out", "two", *options]) == 0
     pq.write_table(pq.read_table(folder), "whole.parquet")
@@ -342,7 +342,7 @@ def test_large_tables_stay_on_disk(tmp_path, monkeypatch):
     rng = np.random.default_rng(0)
     X = np.repeat([[0.0, 0], [12, 0], [0, 12]], 3000, axis=0) + rng.normal(size=(9000, 2))
     folder = parquet_files(tmp_path / "big", X, [4000])
-    options = ["--quiet", "--no-plot", "--no-report", "--standardize", "yes"]
+    options = ["--quiet", "--no-report", "--standardize", "yes"]
     assert cli.main(["cluster", str(folder), "--out", "one", *options]) == 0
     monkeypatch.setattr("os.sysconf", lambda name: 64)  # a very small machine
     monkeypatch.setattr("madbayes.kmeans.solve.DISK_VALUES", 1000)

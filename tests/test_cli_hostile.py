@@ -57,7 +57,7 @@ def test_a_summary_from_elsewhere_removes_nothing(tmp_path, monkeypatch, capsys)
     said = fails(capsys, "cluster", table, "--penalty", 60, "--out", folder)
     assert "centers.csv, deep, mine.txt" in said
     monkeypatch.chdir(folder)
-    argv = ["cluster", str(table), "--penalty", "60", "--no-plot", "--no-report", "--quiet"]
+    argv = ["cluster", str(table), "--penalty", "60", "--no-report", "--quiet"]
     assert cli.main([*argv, "--out", ".", "--force"]) == 0
     assert [victim.read_text() for victim in victims] == ["keep me"] * len(victims)
     assert not (folder / "centers.csv").is_symlink()  # the link was replaced, not followed

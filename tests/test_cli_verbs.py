@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -55,13 +56,13 @@ def points():
     return {"name": names, "x": X[:, 0], "y": X[:, 1] * 1000, "w": [1] * 30 + [2] * 30}
 
 
-FAST = ("--no-plot", "--no-report")
+FAST = ("--no-report",)
 
 
 def test_cluster_writes_what_it_says(work, points):
     table("t.csv", points)
     code, out, _ = work("cluster", "t.csv", "--id", "name", "--weights", "w", "--penalty", "20",
-                        "--out", "o", "--table", "--json", "--no-plot")  # fmt: skip
+                        "--out", "o", "--table", "--json")  # fmt: skip
     assert code == 0
     summary = json.loads(out)
     assert summary == json.loads(Path("o/summary.json").read_text())
@@ -71,7 +72,7 @@ def test_cluster_writes_what_it_says(work, points):
     assert summary["columns_left_out"] == {"name": "used as --id", "w": "used as --weights"}
     assert sorted(p.name for p in Path("o").iterdir()) == sorted(summary["files"])
     labels = rows_of("o/labels.csv")
-    assert list(labels[0]) == ["name", "cluster", "distance", "second", "novelty"]
+    assert list(labels[0]) == ["name", "cluster", "distance", "second", "novelty_p_value"]
     assert [r["name"] for r in labels] == points["name"]
     assert all(r["cluster"] != r["second"] and float(r["distance"]) >= 0 for r in labels)
     beside = rows_of("o/table.csv")
@@ -104,7 +105,7 @@ def test_path_features_and_demo(work, points):
     assert highs == sorted(highs, reverse=True)
     assert Path("p/path.png").stat().st_size > 1000
     code, out, _ = work("features", "t.csv", "--penalty", "200", "--out", "f", "--json",
-                        "--standardize", "no", "--no-plot")  # fmt: skip
+                        "--standardize", "no")  # fmt: skip
     assert code == 0
     summary = json.loads(out)
     k = summary["n_components"]
@@ -127,13 +128,13 @@ def test_predict_repeats_what_was_done_to_the_columns(work, points):
     assert model.encoder.categories_ == {"kind": ("a", "b")}
     assert work("predict", "o/model.npz", "t.csv", "--id", "name", "--out", "new.csv")[0] == 0
     fitted, new = rows_of("o/labels.csv"), rows_of("new.csv")
-    assert list(new[0]) == ["name", "cluster", "distance", "second", "novelty"]
+    assert list(new[0]) == ["name", "cluster", "distance", "second", "novelty_p_value"]
     for key in ("cluster", "distance", "second"):
         assert [r[key] for r in new] == [r[key] for r in fitted]
     table("n.csv", {"kind": ["b", "c"], "y": ["9000", "1"], "x": ["0.5", "9"]})
     code, out, err = work("predict", "o/model.npz", "n.csv")
     assert code == 0 and "'c' is new" in err
-    assert out.splitlines()[0] == "row,cluster,distance,second,novelty"
+    assert out.splitlines()[0] == "row,cluster,distance,second,novelty_p_value"
 
 
 def test_predict_says_what_is_wrong(work, points):
@@ -264,7 +265,7 @@ def test_stopped_in_the_middle_of_writing(tmp_path, points, stop, code):
             print("writing", flush=True)
             time.sleep(60)
         answer.finish = slow
-        sys.argv = ["madbayes", "cluster", "t.csv", "--penalty", "20", "--no-plot", "--no-report"]
+        sys.argv = ["madbayes", "cluster", "t.csv", "--penalty", "20", "--no-report"]
         sys.exit(cli.main())
     """
     process = subprocess.Popen(
@@ -285,3 +286,69 @@ def test_every_verb_has_an_example(work):
     for verb in ("cluster", "groups", "graph", "features", "path", "predict", "compare", "demo"):
         code, out, _ = work(verb, "--help")
         assert code == 0 and f"Example: madbayes {verb}" in out and "--json" in out
+
+
+# Second runs, second thoughts
+
+
+def test_results_of_another_table_are_not_replaced_unasked(work, points):
+    table("one.csv", points)
+    table("two.csv", points)
+    run = ("cluster", "--penalty", "20", "--quiet", *FAST)
+    assert work(*run, "one.csv")[0] == 0
+    assert work(*run, "one.csv")[0] == 0  # the same table again
+    code, _, said = work(*run, "two.csv")
+    assert code == 2 and "holds the results of one.csv" in said and "--force" in said
+    assert json.loads(Path("madbayes-out/summary.json").read_text())["file"] == "one.csv"
+    assert work(*run, "two.csv", "--force")[0] == 0
+    assert json.loads(Path("madbayes-out/summary.json").read_text())["file"] == "two.csv"
+
+
+def test_compare_refuses_numbered_rows_of_different_length(work):
+    Path("a.csv").write_text("row,cluster\n1,0\n2,1\n3,1\n")
+    Path("b.csv").write_text("row,cluster\n1,0\n2,1\n")
+    code, _, said = work("compare", "a.csv", "b.csv")
+    assert code == 2 and "3 and 2 rows" in said
+
+
+def test_ids_that_occur_again_are_noted(work, points):
+    table("t.csv", {**points, "name": ["a", "a", *points["name"][2:]]})
+    code, _, said = work("cluster", "t.csv", "--id", "name", "--penalty", "20", *FAST)
+    assert code == 0 and "--id name is not unique: 1 row has an id" in said
+
+
+def test_a_table_of_measurements_is_no_list_of_edges(work, points):
+    table("wine.csv", {"alcohol": points["x"], "ash": points["y"], "w": points["w"]})
+    code, _, said = work("graph", "wine.csv", *FAST)
+    assert code == 2 and "no list of edges" in said and "madbayes cluster wine.csv" in said
+    Path("edges.csv").write_text("a,b\n1.0,2.0\n2.0,3.0\n3.0,1.0\n")
+    assert work("graph", "edges.csv", *FAST)[0] == 0
+
+
+@pytest.mark.parametrize("tail", ["7,8", "7,8,9,10", '"x\ny",8'])
+def test_a_line_with_too_few_or_many_cells_is_named(work, tail):
+    Path("t.csv").write_text("a,b,c\n" + "1,2,3\n" * 40 + tail + "\n4,5,6\n")
+    code, _, said = work("cluster", "t.csv", *FAST)
+    cells = tail.count(",") + 1
+    assert code == 2 and f"line 42 has {cells} cells, the first line 3" in said
+
+
+def test_numbers_that_overflow_warn_nobody(work):
+    rows = ["1e308,2", "-1e308,3", *(f"{i},{i % 7}" for i in range(50))]
+    Path("t.csv").write_text("x,y\n" + "\n".join(rows) + "\n")
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        code, _, said = work("cluster", "t.csv")
+    assert code == 0 and not caught and "Warning" not in said and "overflow" not in said
+
+
+def test_zero_is_zero_and_columns_that_tell_apart_are_shown(work):
+    rng = np.random.default_rng(0)
+    names = [f"noise_{chr(97 + j)}" for j in range(20)]
+    flat = {name: rng.normal(size=60) for name in names}
+    side = np.repeat([0.0, 5.0, -5.0], 20)
+    table("t.csv", {**flat, "side": side + np.tile([0.1, -0.1], 30)})
+    code, out, _ = work("cluster", "t.csv", "--n-clusters", "3", "--standardize", "no", *FAST)
+    assert code == 0 and "side" in out and "columns that tell them apart best" in out
+    centers = sorted(float(r["side"]) for r in rows_of("madbayes-out/centers.csv"))
+    assert centers[1] == 0.0

@@ -1,6 +1,7 @@
 """What other packages expect of an estimator, without these packages: see tests/clients."""
 
 import copy
+import warnings
 
 import numpy as np
 import pandas as pd
@@ -15,6 +16,7 @@ from test_contract import ESTIMATORS, GRAPHS, data, make
 
 import madbayes
 from madbayes.anndata import neighbor_cut
+from madbayes.howmany.staircase import as_html
 
 ROWS, TRUTH = make_blobs(300, 6, centers=4, random_state=0)
 
@@ -141,3 +143,126 @@ def test_distances_can_be_a_data_frame(name):
     table = model.transform(data(name))
     assert isinstance(table, pd.DataFrame)
     assert list(table.columns) == list(model.get_feature_names_out())
+
+
+class Heard:
+    """A callback that writes down what it is told."""
+
+    def setup(self, estimator, context):
+        self.told = []
+
+    def on_fit_task_begin(self, estimator, context):
+        self.told.append(("begin", context.task_name, context.max_subtasks))
+
+    def on_fit_task_end(self, estimator, context, *, fitted_estimator=None):
+        self.told.append(("end", context.task_name, context.max_subtasks))
+        self.last = fitted_estimator
+
+    def teardown(self, estimator, context):
+        self.told.append("closed")
+
+
+needs_callbacks = pytest.mark.skipif(
+    not hasattr(madbayes.DPMeans, "set_callbacks"), reason="scikit-learn 1.9 or later"
+)
+
+
+@needs_callbacks
+@pytest.mark.parametrize("name", ESTIMATORS)
+def test_callbacks_hear_every_fit_and_change_nothing(name):
+    heard, model = Heard(), make(name)
+    model.set_callbacks(heard).fit(data(name))
+    assert heard.told[0] == ("begin", "fit", None)
+    assert heard.told[-2:] == [("end", "fit", None), "closed"]
+    assert sum(one[0] == "begin" for one in heard.told) == sum(
+        one[0] == "end" for one in heard.told
+    )
+    assert isinstance(heard.last, type(model))
+    plain = make(name).fit(data(name))
+    assert vars(model).keys() - vars(plain).keys() == {"_skl_callbacks"}
+    if hasattr(plain, "labels_"):
+        np.testing.assert_array_equal(model.labels_, plain.labels_)
+
+
+@needs_callbacks
+def test_a_stage_is_a_task_and_what_it_counts_are_its_tasks():
+    heard = Heard()
+    madbayes.DPMeans(random_state=0).set_callbacks(heard).fit(ROWS)
+    stages = [name for when, name, total in heard.told[1:-2] if when == "begin" and total != 0]
+    assert stages[0] == "how many clusters" and "searching" in stages
+    counted = [one for one in heard.told[:-1] if one[1] == "how many clusters" and one[2] == 0]
+    assert len(counted) > 2
+
+
+@needs_callbacks
+def test_the_progress_bar_of_scikit_learn_shows_our_stages(capsys):
+    from sklearn.callback import ProgressBar
+
+    made = make_pipeline(StandardScaler(), madbayes.DPMeans(random_state=0))
+    made.set_callbacks(ProgressBar()).fit(ROWS)
+    assert "DPMeans - how many clusters" in capsys.readouterr().out
+
+
+@needs_callbacks
+def test_callbacks_are_closed_when_a_fit_fails_and_are_not_saved(tmp_path):
+    heard = Heard()
+    with pytest.raises(ValueError, match="penalty"):
+        madbayes.DPMeans(-1.0).set_callbacks(heard).fit(ROWS)
+    assert heard.told[-1] == "closed"
+    model = madbayes.KMeans(3, random_state=0).set_callbacks(heard).fit(ROWS)
+    model.save(tmp_path / "model.npz")
+    assert not hasattr(madbayes.load(tmp_path / "model.npz"), "_skl_callbacks")
+
+
+def test_the_box_of_a_notebook_links_to_the_page_of_the_estimator(monkeypatch):
+    from madbayes._storage import html
+
+    monkeypatch.setattr(html, "documentation", lambda: "https://example.org/docs")
+    assert 'href="https://example.org/docs/api/madbayes.DPMeans.html"' in (
+        madbayes.DPMeans()._repr_html_()
+    )
+    assert "/api/madbayes.gibbs.IBPGibbs.html" in madbayes.IBPGibbs()._repr_html_()
+    monkeypatch.setattr(html, "documentation", lambda: "")  # not published yet: no link to others
+    assert "href=" not in madbayes.DPMeans()._repr_html_()
+
+
+def test_the_address_of_the_site_is_that_of_the_package(monkeypatch):
+    from email.message import Message
+
+    from madbayes._storage.html import documentation
+
+    about = Message()
+    about["Project-URL"] = "Source, https://example.org/code"
+    about["Project-URL"] = "Documentation, https://example.org/docs/"
+    monkeypatch.setattr("importlib.metadata.metadata", lambda name: about)
+    documentation.cache_clear()
+    try:
+        assert documentation() == "https://example.org/docs"
+    finally:
+        documentation.cache_clear()
+
+
+def test_evidence_and_path_are_one_line_and_open_to_a_table_in_notebooks():
+    model = madbayes.DPMeans(random_state=0).fit(ROWS)
+    assert repr(model.evidence_).startswith("Choice(n_clusters=4, strength='strong', support=")
+    assert repr(model.path_).startswith("Staircase(clusters by penalty: 1, 2, 3, 4")
+    assert ", best=4)" in repr(model.path_)
+    for shown in (model.evidence_, model.path_):
+        assert "\n" not in repr(shown) and len(repr(shown)) < 120
+        html = shown._repr_html_()
+        assert html.startswith("<details>") and html.count("<tr>") > 3
+    assert "<" not in as_html("<b>", [("<i>",)]).replace("<details><summary>", "").replace(
+        "</summary><table><tr><td>", ""
+    ).replace("</td></tr></table></details>", "")
+
+
+def test_a_penalty_that_looks_like_a_number_of_clusters_is_noticed():
+    with pytest.warns(UserWarning, match=r"KMeans\(3\), or DPMeans\(n_clusters_hint=3\)") as caught:
+        madbayes.DPMeans(3, random_state=0).fit(ROWS)
+    assert caught[0].filename == __file__
+    with pytest.warns(UserWarning, match="penalty=0.5 is far below the useful range"):
+        madbayes.DPMeans(0.5, random_state=0).fit(ROWS)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        madbayes.DPMeans(200, random_state=0).fit(ROWS)
+        madbayes.DPMeans(3, random_state=0).fit(ROWS[:20])  # so few rows may be meant

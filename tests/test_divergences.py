@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 from reference.divergences import cluster_cost, divergence, lowest, mean
 from reference.partitions import all_partitions
+from sklearn.datasets import load_iris
 from sklearn.metrics import adjusted_rand_score
 
 import madbayes
@@ -17,7 +18,8 @@ from madbayes import DPMeans, HardHDP, KMeans
 from madbayes._search.driver import search
 from madbayes._search.price import per_cluster
 from madbayes.divergences.families import centers_of
-from madbayes.divergences.number import without_clusters
+from madbayes.divergences.kernels import SQUARED
+from madbayes.divergences.null_tables import correlated, one_peak, permuted
 from madbayes.divergences.space import DivergenceSpace
 from madbayes.divergences.table import fit_table, guess_kind, plain, read_columns
 
@@ -222,6 +224,22 @@ def test_objective_never_rises_and_is_its_parts(kind):
 # Numbers of clusters
 
 
+def test_correlated_numbers_with_several_peaks_are_clusters():
+    X = load_iris(as_frame=True).data
+    assert 2 <= DPMeans(divergence="mixed", random_state=0).fit(X).n_clusters_ <= 4
+    order = np.random.default_rng(0)
+    permuted = X.apply(lambda column: order.permutation(column.to_numpy()))
+    assert DPMeans(divergence="mixed", random_state=0).fit(permuted).n_clusters_ == 1
+
+
+def test_a_column_of_few_values_does_not_hide_clusters():
+    X, z = clusters(3, 300, seed=3)
+    X["year"] = 2007 + np.random.default_rng(0).integers(0, 3, len(X))
+    model = DPMeans(divergence="mixed", random_state=0).fit(X)
+    assert adjusted_rand_score(z, model.labels_) > 0.8
+    assert model.scales_["year"] > 0.25  # a year is known to half a year
+
+
 @pytest.mark.parametrize("k", [2, 3, 5])
 def test_number_of_clusters_of_a_mixed_table(k):
     X, z = clusters(k, 400, seed=k)
@@ -262,13 +280,28 @@ def test_noise_keeps_columns_gaps_and_correlations_of_numbers():
     columns = read_columns(model, X, reset=True)
     encoder = fit_table(model, columns)
     rows = encoder.encode(columns, None)
-    noise = without_clusters(rows, encoder, np.random.RandomState(0))
-    np.testing.assert_array_equal(noise.P, rows.P)
-    np.testing.assert_allclose(np.sort(noise.T, axis=0), np.sort(rows.T, axis=0))
+    mixed_up = permuted(rows, encoder, np.random.RandomState(0))
+    noise = correlated(rows, encoder, np.random.RandomState(0))
+    number = rows.layout.family == SQUARED
+    for table, same in ((mixed_up, slice(None)), (noise, ~number)):
+        np.testing.assert_array_equal(table.P, rows.P)
+        np.testing.assert_allclose(
+            np.sort(table.T[:, same], axis=0), np.sort(rows.T[:, same], axis=0)
+        )
     both = (rows.P[:, :2] > 0).all(axis=1)
     assert np.corrcoef(noise.T[both, :2].T)[0, 1] == pytest.approx(
         np.corrcoef(rows.T[both, :2].T)[0, 1], abs=0.15
     )
+
+
+def test_values_with_two_peaks_get_one():
+    r = np.random.default_rng(0)
+    two = np.sort(np.r_[r.normal(-3, 1, 300), r.normal(3, 1, 300)])
+    assert ((one_peak(two) > -1) & (one_peak(two) < 1)).sum() > 2 * ((two > -1) & (two < 1)).sum()
+    skewed = np.sort(r.exponential(size=600))
+    assert np.abs(one_peak(skewed) - skewed)[:570].max() < 0.2  # one peak already
+    grid = np.sort(r.integers(0, 9, 200)) / 2
+    assert np.all(one_peak(grid) * 2 == np.round(one_peak(grid) * 2))
 
 
 def test_hint_cap_and_same_result_for_any_number_of_threads():

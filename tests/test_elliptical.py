@@ -344,6 +344,25 @@ def test_parts_of_one_cloud_are_not_called_strong():
     assert (evidence.n_clusters, evidence.strength, evidence.remarks) == (2, "strong", ())
 
 
+def test_pieces_of_a_ring_around_a_core_are_not_called_strong():
+    rng = np.random.default_rng(0)
+    angle = rng.uniform(0, 7, 400)
+    ring = 2 * np.c_[np.cos(angle), np.sin(angle)] + rng.normal(0, 0.1, (400, 2))
+    model = EllipticalMeans(random_state=0).fit(np.r_[rng.normal(0, 0.25, (400, 2)), ring])
+    assert model.n_clusters_ > 2
+    assert model.evidence_.strength == "weak"  # only the core has a valley around it
+
+
+def test_a_number_that_halves_do_not_find_again_is_not_called_strong():
+    rng = np.random.default_rng(0)
+    centers = rng.normal(0, 1.5, (7, 20))
+    X = np.vstack([rng.normal(c, 1.0, (150, 20)) for c in centers])
+    evidence = EllipticalMeans(random_state=0).fit(X).evidence_
+    assert evidence.n_clusters < 7  # too few rows for covariances of 20 columns
+    assert evidence.strength == "weak" and "few rows" in evidence.describe()
+    assert evidence.stability is not None and evidence.agreement < 0.8
+
+
 @pytest.mark.parametrize(("n", "k"), [(120, 6), (60, 10)])
 def test_many_columns_are_measured_and_merged_as_few_are(n, k, monkeypatch):
     r = np.random.default_rng(0)

@@ -20,6 +20,7 @@ from madbayes import (
     SpectralDPMeans,
     StepwiseKFeatures,
 )
+from madbayes.howmany.staircase import Staircase
 from madbayes.reports.svg import staircase
 
 
@@ -91,3 +92,16 @@ def test_evidence_of_features(kind):
     for data in (groups, overlapping):
         model = kind(random_state=0, effort=0.2).fit(data(0))
         check_evidence(model, model.n_components_)
+
+
+def test_every_choice_is_made_in_one_place():
+    path = Staircase.build([1, 2, 3, 4], [10.0, 5.0, 3.0, 2.5])
+    scores = {1: 0.0, 2: 0.5, 3: 0.9, 4: 0.9}
+    choice = path.decide(3, "a reason", scores=scores, support=0.5, also=7).best()
+    assert choice.price == path.middle(2)
+    assert (choice.strength, choice.score) == ("moderate", 0.9)
+    assert choice.runners_up == ((4, 0.9), (2, 0.5), (1, 0.0), (7, 0.0))
+    nothing = path.decide(1, "noise", scores=scores, support=0.9).best()
+    assert (nothing.strength, nothing.support) == ("none", 0.0)
+    one = Staircase.build([0, 1], [9.0, 1.0], of="feature").decide(1, "", scores={}, support=0.9)
+    assert (one.best().strength, one.best().of) == ("strong", "feature")

@@ -21,7 +21,7 @@ from sklearn.metrics import adjusted_rand_score
 from sklearn.metrics import normalized_mutual_info_score as nmi
 from sklearn.neighbors import kneighbors_graph
 
-from madbayes import GraphCut, cli, penalties
+from madbayes import GraphCut, cli, load, penalties
 from madbayes._rows.threads import workers
 from madbayes.graph import descent, held_out, levels
 from madbayes.graph import input as graph_input
@@ -34,7 +34,7 @@ from madbayes.graph.input import check_graph, connected_part
 from madbayes.graph.kernel_cut import kernel_dp_means, least_sigma, objective, to_lambda
 from madbayes.graph.levels import Parts, contracted, reordered
 from madbayes.graph.move_kernels import settle
-from madbayes.graph.planted import ladder
+from madbayes.graph.planted import descend, polished
 from madbayes.graph.search import combine, measure, one_run
 
 CUTS = pytest.mark.parametrize("cut", ["normalized", "ratio"])
@@ -560,7 +560,7 @@ def test_an_anndata_is_read_by_its_connectivities():
 
 def test_loops_repeated_edges_and_weights_in_auto():
     A, labels = planted(300, 5, 16, 0.1)
-    u, v = sp.triu(A).coords
+    u, v = sp.triu(A).nonzero()
     model = GraphCut().fit(A)
     assert same(model.labels_, labels)
     twice = Igraph(300, [*zip(u.tolist(), v.tolist(), strict=True)] * 2)  # each edge twice
@@ -568,9 +568,37 @@ def test_loops_repeated_edges_and_weights_in_auto():
     loops = A + sp.dia_array((np.full((1, 300), 2.0), [0]), shape=A.shape)
     assert same(GraphCut().fit(sp.csr_array(loops)).labels_, labels)
     r = np.random.default_rng(0)
-    anywhere = sp.random_array((300, 300), density=0.1, rng=r)  # light links that mean nothing
+    anywhere = sp.random(300, 300, density=0.1, random_state=r)  # light links that mean nothing
     weighted = sp.csr_array(10 * A + 0.5 * (anywhere + anywhere.T))
     assert same(GraphCut().fit(weighted).labels_, labels)
+
+
+def test_edge_lists_keep_their_names():
+    A, labels = ring_of_cliques(4, 5)
+    names = [f"n{i}" for i in np.random.default_rng(0).permutation(20)]
+    pairs = [(names[i], names[j]) for i, j in zip(*np.nonzero(np.triu(A)), strict=True)]
+    model = GraphCut(0.5, random_state=0).fit(pairs)
+    assert sorted(model.node_names_) == sorted(names) and model.node_names_[:2] == [*pairs[0]]
+    assert same(model.labels_, [labels[names.index(name)] for name in model.node_names_])
+    weighted = GraphCut(0.5).fit([("a", "b", 1.0), ("b", "c", 9.0), ("c", "d", 1), ("b", "c", 1)])
+    twice = GraphCut(0.5).fit([("a", "b"), *[("b", "c")] * 10, ("c", "d")])
+    assert weighted.node_names_ == [*"abcd"]
+    assert weighted.objective_ == twice.objective_
+    loops = GraphCut(0.5).fit([(7, 7), (7, 8)])
+    assert (loops.node_names_, loops.n_clusters_) == ([7, 8], 1)
+    with pytest.raises(ValueError, match=r"Negative values.*\(0, 1\) has weight -1"):
+        GraphCut().fit([("a", "b", -1.0)])
+
+
+def test_igraph_itself():
+    igraph = pytest.importorskip("igraph")
+    A, labels = ring_of_cliques(4, 5)
+    graph = igraph.Graph(np.c_[np.nonzero(np.triu(A))].tolist())
+    assert same(GraphCut(0.5, random_state=0).fit(graph).labels_, labels)
+    with pytest.raises(ValueError, match=r"bipartite.*Project it"):
+        GraphCut().fit(igraph.Graph.Bipartite([0, 0, 1, 1], [(0, 2), (1, 3)]))
+    with pytest.warns(UserWarning, match="directed.*its reverse are added"):
+        GraphCut(0.5).fit(igraph.Graph([(0, 1), (1, 2)], directed=True))
 
 
 def test_networkx_itself():
@@ -583,6 +611,10 @@ def test_networkx_itself():
     graph.add_edges_from(edges)
     assert same(GraphCut(0.5, random_state=0).fit(graph).labels_, labels)
     assert same(GraphCut(0.5, random_state=0).fit(nx.MultiGraph(graph)).labels_, labels)
+    with pytest.raises(ValueError, match=r"bipartite.*Project it"):
+        GraphCut().fit(nx.davis_southern_women_graph())
+    with pytest.warns(UserWarning, match="directed.*its reverse are added"):
+        GraphCut(0.5).fit(nx.DiGraph([(0, 1), (1, 2)]))
 
 
 def test_names_of_nodes_are_kept():
@@ -720,7 +752,7 @@ def degree_laws():
     r = np.random.default_rng(0)
     for name, law in (("even", np.ones(600)), ("heavy tail", r.pareto(1.5, 600) + 1)):
         for degree in (3, 8):
-            u, v = r.choice(600, (2, 300 * degree), p=law / law.sum())
+            u, v = r.choice(np.arange(600, dtype=np.int32), (2, 300 * degree), p=law / law.sum())
             A = sp.coo_array((np.ones(u.size), (u, v)), shape=(600, 600))
             yield pytest.param(sp.csr_array(A + A.T), id=f"{name}, {degree}")
     tree = sp.lil_array((300, 300))
@@ -752,7 +784,7 @@ def test_seeds_and_numbers_of_nodes_do_not_matter():
 
 def with_fringe(A, rng, leaves, pieces):
     """Chains of one to three nodes that hang on a node, and components of two to five."""
-    u, v = (list(each) for each in sp.coo_array(A).coords)
+    u, v = (list(each) for each in sp.coo_array(A).nonzero())
     n = m = A.shape[0]
     for _ in range(leaves):
         at = int(rng.integers(n))
@@ -794,20 +826,25 @@ def test_leaves_are_folded_into_what_they_hang_on():
 def test_the_gain_of_edges_held_out_is_the_formula():
     A, labels = planted(60, 3, 6, 0.2)
     graph = connected_part(check_graph(A), "normalized")[0]
-    u, v = (each[::7] for each in sp.triu(A).coords)
-    rest = held_out.without(graph, u, v)
+    folds = [held_out.without(graph, fold) for fold in range(held_out.FOLDS)]
+    assert sorted(e for _, u, v, _ in folds for e in zip(u, v, strict=True)) == sorted(
+        zip(*sp.triu(A).nonzero(), strict=True)
+    )  # each edge is held out once
+    rest, u, v, weight = folds[3]
     B = A.toarray()
     B[u, v] = B[v, u] = 0
     np.testing.assert_array_equal(2 * rest.matrix().toarray(), B)  # weights are below 1
+    np.testing.assert_array_equal(2 * rest.delta, B.sum(axis=1))
+    np.testing.assert_array_equal(weight, 0.5)
     component = sp.csgraph.connected_components(A)[1]
-    inside, anywhere, apart, variance, total = held_out.predicted(
-        rest, component, labels, u, v, np.ones(u.size)
+    inside, anywhere, apart, squares, total = held_out.predicted(
+        rest, component, measure(rest, labels), u, v, np.ones(u.size)
     )
     known = (B.sum(axis=1)[u] > 0) & (B.sum(axis=1)[v] > 0)
     p, q = reference_planted.held_out_shares(B, labels, u[known], v[known])
     assert (inside / total, anywhere / total) == pytest.approx((p, q))
     assert component.max() == 0 and apart == pytest.approx(anywhere)
-    assert variance == pytest.approx(total * q * (1 - q))
+    assert squares == total == known.sum()
     gain = held_out.gains(*(np.array([x]) for x in (inside, anywhere, total)))[0]
     assert gain == pytest.approx(reference_planted.gain(p, q))
     assert held_out.gains(*np.array([[1.0], [2.0], [3.0]]))[0] == 0  # fewer than by chance
@@ -821,7 +858,13 @@ def test_the_gain_of_edges_held_out_is_the_formula():
 def test_no_move_of_a_node_raises_the_modularity_of_a_rung(gamma):
     A, _ = planted(120, 6, 8, 0.3)
     graph = connected_part(check_graph(A), "normalized")[0]
-    labels = ladder(graph, np.array([4.0, gamma]), 2)[1]
+    gammas = np.array([4.0, gamma])
+    *_, last = descend(graph, gammas)
+    labels = polished(graph, gammas, last.labels, 2)
+    measured = measure(graph, last.labels)
+    order = np.argsort(np.unique(last.labels, return_index=True)[1])
+    np.testing.assert_allclose(last.cut[order], measured.cut)
+    np.testing.assert_allclose(last.weight[order], measured.weight)
     value = reference_planted.modularity(A.toarray(), labels, gamma)
     assert value == pytest.approx(planted_partition.modularity(graph, labels, gamma))
     for i in range(120):
@@ -831,13 +874,33 @@ def test_no_move_of_a_node_raises_the_modularity_of_a_rung(gamma):
             assert reference_planted.modularity(A.toarray(), other, gamma) <= value + 1e-9
 
 
-def test_layers_are_nested():
+def nested_groups():
     """Twelve groups in four groups of three."""
     r = np.random.default_rng(0)
     fine = np.repeat(np.arange(12), 20)
     near, far = fine[:, None] == fine, fine[:, None] // 3 == fine // 3
     A = np.triu(r.random((240, 240)) < np.where(near, 0.6, np.where(far, 0.12, 0.01)), 1)
-    A = (A + A.T).astype(float)
+    return (A + A.T).astype(float), fine
+
+
+def test_groups_that_are_not_nested_have_one_layer(tmp_path):
+    """Links between communities that go anywhere make no coarser layer, those inside no finer."""
+    flat = planted(1500, 30, 16, 0.3)[0], planted(1000, 10, 20, 0.4, seed=2)[0]
+    for A in flat:
+        model = GraphCut().fit(A)
+        assert len(model.cluster_layers_) == 1
+        np.testing.assert_array_equal(model.cluster_layers_[0], model.labels_)
+    for A in (flat[0], nested_groups()[0]):
+        model = GraphCut().fit(A)
+        model.save(tmp_path / "model.npz")
+        kept = load(tmp_path / "model.npz")
+        assert len(kept.cluster_layers_) == len(model.cluster_layers_)
+        for one, other in zip(kept.cluster_layers_, model.cluster_layers_, strict=True):
+            np.testing.assert_array_equal(one, other)
+
+
+def test_layers_are_nested():
+    A, fine = nested_groups()
     model = GraphCut().fit(A)
     layers = model.cluster_layers_
     assert [len(np.unique(layer)) for layer in layers] == [12, 4]

@@ -1,6 +1,7 @@
 """The hard HDP: equal to plain loops, never above them, and no move lowers the objective."""
 
 import itertools
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 from reference.hard_hdp import hard_hdp, neighbours, objective
 from reference.partitions import all_partitions
 
-from madbayes import DPMeans, HardHDP, KernelHardHDP, penalties
+from madbayes import DPMeans, HardHDP, KernelHardHDP, SpectralDPMeans, penalties
 from madbayes.groups import group_kernels as hdp_groups
 from madbayes.groups import hdp_kernels as hdp
 from madbayes.groups.algorithm2 import objective as formula
@@ -49,6 +50,63 @@ def check_consistent(model, X, groups, weight=None):
         used = np.unique(model.labels_[inside])
         assert len(used) == model.n_local_clusters_[j]
         np.testing.assert_array_equal(used[model.local_labels_[inside]], model.labels_[inside])
+
+
+# The relaxation
+
+
+@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("weighted", [False, True])
+def test_no_partition_is_below_the_relaxed_bound(seed, weighted):
+    X, groups, weight, (local, glob) = draw(seed, n=7, d=1 + seed % 5, n_groups=1 + seed % 3)
+    w = weight if weighted else np.ones(7)
+    lowest = min(objective(X, groups, z, local, glob, w) for z in all_partitions(7))
+    model = HardHDP(local, glob, random_state=0).fit(X, groups=groups, sample_weight=w)
+    assert model.relaxed_bound_ <= lowest * (1 + 1e-9)
+    assert model.gap_ == pytest.approx(1 - model.relaxed_bound_ / model.objective_)
+
+
+def test_bound_is_reached_where_clusters_are_points():
+    X = np.repeat(100.0 * np.eye(6), 5, axis=0)  # groups of two clusters each
+    groups = np.repeat([0, 1, 2], 10)
+    model = HardHDP(2.0, 3.0, random_state=0).fit(X, groups=groups)
+    assert (model.n_clusters_, model.objective_) == (6, pytest.approx(30.0))
+    assert model.gap_ < 1e-9  # 6 λ_l + 6 λ_g: nothing can be below
+
+
+def test_one_group_has_the_bound_of_dp_means():
+    X = draw(3, n=40, d=6)[0]
+    hdp_bound = HardHDP(2.0, 5.0, random_state=0).fit(X).relaxed_bound_
+    assert hdp_bound == pytest.approx(SpectralDPMeans(7.0, random_state=0).fit(X).relaxed_bound_)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_traces_of_two_projections_are_the_objective(seed):
+    """Eq. 2 as the relaxation writes it."""
+    X, groups, w, (local, glob) = draw(seed, n=12, d=3)
+    labels = np.random.default_rng(seed).integers(0, 3, 12)
+    A = np.sqrt(w)[:, None] * (X @ X.T) * np.sqrt(w)
+    projections = []
+    for key in (labels, 3 * groups + labels):
+        Y = np.sqrt(w)[:, None] * (key[:, None] == np.unique(key))
+        Y /= np.linalg.norm(Y, axis=0)
+        projections.append(Y @ Y.T)
+    P, L = projections
+    np.testing.assert_allclose(P @ L, P, atol=1e-12)  # P <= L
+    F = np.trace(A - A @ P) + glob * np.trace(P) + local * np.trace(L)
+    assert pytest.approx(objective(X, groups, labels, local, glob, w)) == F
+
+
+@pytest.mark.parametrize("kind", [HardHDP, partial(KernelHardHDP, kernel="linear")])
+def test_rounding_is_polished(kind):
+    X, groups, _ = sets(2)
+    best = kind(0.05, 0.3, random_state=0).fit(X, groups=groups)
+    model = kind(0.05, 0.3, algorithm="spectral", random_state=0).fit(X, groups=groups)
+    check_consistent(model, X, groups)
+    assert model.relaxed_bound_ == pytest.approx(best.relaxed_bound_)
+    assert best.objective_ <= model.objective_ < 1.1 * best.objective_
+    neighbour = min(objective(X, groups, z, 0.05, 0.3) for z in neighbours(groups, model.labels_))
+    assert model.objective_ <= neighbour * (1 + 1e-9)
 
 
 # The printed algorithm

@@ -14,12 +14,12 @@ from sklearn.pipeline import make_pipeline
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from madbayes import NeighborCut
-from madbayes._rows.threads import serial
 from madbayes.graph import communities, joining, neighbors, pieces, planted, samples, stages
 from madbayes.graph.input import connected_part
 from madbayes.graph.joining import Clusters
 from madbayes.graph.linking import neighbour_graph
 from madbayes.graph.neighbors import Neighbours, of_distances
+from madbayes.graph.smoothing_kernels import smoothing_terms
 from madbayes.graph.valley_kernels import strands
 from madbayes.graph.valleys import NONE, Joined, depth, staircase, vote
 
@@ -102,7 +102,7 @@ def test_depth_is_the_plain_loop(seed, monkeypatch):
     weights = np.exp(r.normal(size=45))
     flow = sp.csr_array(A.multiply(weights[:, None]).multiply(weights[None]))
     flow.sort_indices()
-    monkeypatch.setattr(joining, "STEPS", 15)
+    monkeypatch.setattr(joining, "TERMS", smoothing_terms(15))
     monkeypatch.setattr(joining, "HEIGHT", 0.9)
     # The first cluster is two pieces; the kernel keeps the numbers of pieces, not of clusters
     piece = np.repeat([0, 2, 1], [15, 10, 20])
@@ -118,18 +118,12 @@ def test_depth_is_the_plain_loop(seed, monkeypatch):
     assert found == pytest.approx(expected, rel=1e-6)
 
 
-@pytest.mark.parametrize("n", [30, 200, 2500])
-def test_four_rows_at_a_time_have_the_levels_of_one_at_a_time(n):
-    """To the last bit, where links weigh 1 or 1/2."""
-    X = np.random.default_rng(n).normal(size=(n, 2))
-    A = neighbour_graph(NearestNeighbors(n_neighbors=10).fit(X).kneighbors()[1], "uniform")
-    piece = (X[:, 0] > 0) + 2 * (X[:, 1] > 0)
-    clusters = Clusters(A.indptr, A.indices, A.data, A.data * 1.5, piece, 5.0)
-    pairs = np.array([0, 1, 2, 0]), np.array([1, 3, 3, 2])
-    assert clusters.given[4]
-    quick = clusters.depths(*pairs, clusters.room())
-    clusters.given = (*clusters.given[:4], False, *clusters.given[5:])
-    assert clusters.depths(*pairs, clusters.room()) == quick
+def test_terms_add_up_to_the_steps_of_a_lazy_walk():
+    walk = np.linspace(-1, 1, 101)  # every eigenvalue that links can have
+    terms = smoothing_terms(100)
+    assert len(terms) < 30
+    summed = np.polynomial.chebyshev.chebval(walk, terms)
+    np.testing.assert_allclose(summed, ((1 + walk) / 2) ** 100, atol=1e-4)
 
 
 def test_joins_are_those_of_the_plain_loop():
@@ -157,7 +151,7 @@ def test_joins_are_those_of_the_plain_loop():
             new = tuple(sorted(a if c == b else c for c in p))
             value = found.pop(p)[0]
             found[new] = min(value, found.get(new, (np.inf,))[0]), False
-    joined = joining.join(*given, serial)
+    joined = joining.join(*given)
     assert joined.z.tolist() == z and joined.pairs.tolist() == pairs
 
 
@@ -199,6 +193,23 @@ def test_numbers_of_neighbours_vote():
     assert decide(k10=1, k20=3, k30=1)[:3] == (10, 1, "none")
     k, few = vote({10: path(4), 14: path(2)}, (10, 14, 14))  # few rows: 20 and 30 are the same
     assert (k, few.best().number) == (14, 2)
+
+
+def test_the_last_number_of_neighbours_is_asked_where_the_others_find_clusters(monkeypatch):
+    asked, join_pieces = [], pieces.join_pieces
+
+    def count(linked, *rest):
+        asked.append(linked.nearest.shape[1])
+        return join_pieces(linked, *rest)
+
+    monkeypatch.setattr(pieces, "join_pieces", count)
+    X = np.random.default_rng(0).normal(size=(2000, 2))
+    assert NeighborCut(n_jobs=1).fit(X).n_clusters_ == 1
+    assert asked == [10, 15]
+    asked.clear()
+    X[1000:] += 8
+    assert NeighborCut(n_jobs=1).fit(X).n_clusters_ == 2
+    assert asked == [10, 15, 30]
 
 
 def test_asked_neighbours_seeds_and_order_of_the_rows_do_not_matter():

@@ -20,6 +20,7 @@ from madbayes import (
     OnlineDPMeans,
     OnlineKMeans,
     SpectralDPMeans,
+    load,
 )
 from madbayes._model.novelty_mixin import drawn
 from madbayes._partition.novelty import (
@@ -347,3 +348,21 @@ def test_scores_by_dissimilarities_that_cannot_be_squared():
     plain = KMedoids(2, metric="manhattan").fit(X).novelty_score(X)
     huge = KMedoids(2, metric="manhattan").fit(X * 1e160).novelty_score(X * 1e160)
     np.testing.assert_allclose(huge, plain, rtol=1e-6)
+
+
+def test_the_table_is_made_when_it_is_asked_for(tmp_path):
+    """The same scores whether the model asks first, is saved first or is refitted in between."""
+    rng = np.random.default_rng(0)
+    X = np.repeat([[0.0, 0], [9, 0], [0, 9]], 40, axis=0) + rng.normal(size=(120, 2))
+    model, saved = KMeans(3, random_state=0).fit(X), KMeans(3, random_state=0).fit(X)
+    assert "novelty_quantiles_" not in vars(model)
+    saved.save(tmp_path / "model.npz")
+    np.testing.assert_array_equal(
+        load(tmp_path / "model.npz").novelty_score(X), model.novelty_score(X)
+    )
+    np.testing.assert_array_equal(saved.novelty_quantiles_, model.novelty_quantiles_)
+    before = model.novelty_quantiles_
+    again = model.fit(2 * X).novelty_quantiles_
+    assert again.shape == before.shape and not np.array_equal(again, before)
+    with pytest.raises(AttributeError):
+        _ = KMeans(3).novelty_quantiles_

@@ -114,8 +114,11 @@ def test_dependencies_are_bounded_below_only():
 
 
 def test_version_is_the_same_everywhere(capsys):
-    version = PROJECT["project"]["version"]
-    assert madbayes.__version__ == version
+    version = madbayes.__version__
+    assert PROJECT["project"]["dynamic"] == ["version"]
+    assert PROJECT["tool"]["hatch"]["version"]["path"] == "src/madbayes/__init__.py"
+    assert f"\nversion: {version}\n" in read("CITATION.cff")
+    assert f'{{% set version = "{version}" %}}' in read("conda", "meta.yaml")
     assert cli.main(["--version"]) == 0
     assert capsys.readouterr().out.split() == ["madbayes", version]
     assert f"## {version}" in read("CHANGELOG.md")

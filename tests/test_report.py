@@ -1,5 +1,7 @@
 """report.html: what it says, that no data can harm it, and that it works in a browser."""
 
+import csv
+import io
 import json
 import re
 import shutil
@@ -112,9 +114,9 @@ def test_what_sets_a_cluster_apart_is_in_the_units_of_the_file(tmp_path):
 
 
 def test_only_a_sample_is_drawn_and_the_page_says_so(tmp_path, monkeypatch):
-    from madbayes.reports import seen
+    from madbayes.reports import rows_shown
 
-    monkeypatch.setattr(seen, "DRAWN", 40)
+    monkeypatch.setattr(rows_shown, "DRAWN", 40)
     fitted = madbayes.DPMeans(penalty=60.0).fit(X)
     madbayes.report(fitted, X, tmp_path / "r.html")
     text = (tmp_path / "r.html").read_text("utf-8")
@@ -194,39 +196,133 @@ def requests(browser):
     return [url for url in sent if not url.startswith(("file:", "data:", "chrome"))]
 
 
-MOVE = """
-const slider = document.getElementById("price");
-slider.value = arguments[0];
-slider.dispatchEvent(new Event("input"));
-const canvas = document.getElementById("map");
+STATE = """
 return {
   k: document.getElementById("k").textContent,
-  objective: document.getElementById("objective").textContent,
-  price: document.getElementById("price-text").textContent,
+  said: document.getElementById("number").getAttribute("aria-valuetext"),
   sizes: [...document.querySelectorAll("#sizes button")].map((b) => b.textContent),
-  picture: canvas.toDataURL(),
+  cards: [...document.querySelectorAll("#cards h3")].map((h) => h.textContent),
+  picture: document.getElementById("map").toDataURL(),
 };
 """
 
 
 @pytest.mark.parametrize("width", [360, 1400])
-def test_the_slider_moves_and_everything_with_it(browser, file, width):
+def test_the_slider_goes_from_number_to_number_and_everything_with_it(browser, file, width):
+    from selenium.webdriver.common.keys import Keys
+
     opened(browser, file, width)
-    shown = browser.execute_script("return document.getElementById('k').textContent")
-    assert shown == "4 clusters"
-    seen = {at: browser.execute_script(MOVE, at) for at in (0, 500, 1000)}
-    assert seen[1000]["k"] == "1 cluster" and len(seen[1000]["sizes"]) == 1
-    assert int(seen[0]["k"].split()[0]) > 4
-    assert len({s["picture"] for s in seen.values()}) == 3
-    assert len({s["objective"] for s in seen.values()}) == 3
-    for s in seen.values():
-        assert len(s["sizes"]) == int(s["k"].split()[0])
+    seen = [browser.execute_script(STATE)]
+    assert seen[0]["k"] == "4 clusters"
+    slider = browser.find_element("id", "number")
+    for key in (Keys.ARROW_LEFT, Keys.ARROW_LEFT, Keys.ARROW_LEFT):
+        slider.send_keys(key)
+        seen.append(browser.execute_script(STATE))
+    assert [s["k"] for s in seen] == ["4 clusters", "3 clusters", "2 clusters", "1 cluster"]
+    assert len({s["picture"] for s in seen}) == 4
+    for s in seen:
+        assert s["said"] == s["k"]
+        assert len(s["sizes"]) == len(s["cards"]) == int(s["k"].split()[0])
     browser.execute_script("document.getElementById('back').click()")
-    assert browser.execute_script("return document.getElementById('k').textContent") == "4 clusters"
+    assert browser.execute_script(STATE)["cards"] == seen[0]["cards"]
     wide = browser.execute_script("return document.documentElement.scrollWidth")
     assert wide <= width  # nothing sticks out
     assert complaints(browser) == []
     assert requests(browser) == []
+
+
+def test_next_best_numbers_are_a_click_away_and_side_by_side(browser, file, model):
+    opened(browser, file)
+    k = int(model.evidence_.runners_up[0][0])
+    browser.execute_script(f"document.querySelector('button.chip[data-k=\"{k}\"]').click()")
+    assert browser.execute_script(STATE)["k"].split()[0] == str(k)
+    assert not browser.find_element("id", "second").is_displayed()
+    other = browser.find_element("css selector", "#other option:last-child")
+    other.click()
+    assert browser.find_element("id", "map2").is_displayed()
+    assert other.text in browser.find_element("id", "caption2").text
+    assert complaints(browser) == []
+
+
+CATCH = """
+URL.createObjectURL = (blob) => {
+  blob.text().then((text) => { window.caught = text; });
+  return "#";
+};
+document.getElementById("download").click();
+"""
+
+
+def test_names_stay_and_go_with_the_downloaded_labels(browser, file, model):
+    opened(browser, file)
+    browser.execute_script("localStorage.clear()")
+    opened(browser, file)
+    browser.find_elements("css selector", "#sizes button")[0].click()
+    field = browser.find_element("css selector", "#detail input")
+    field.send_keys('=the "best"\t')
+    opened(browser, file)
+    assert '=the "best"' in browser.find_element("id", "sizes").text
+    browser.execute_script(CATCH)
+    caught = browser.execute_script("return window.caught")
+    found = list(csv.DictReader(io.StringIO(caught, newline="")))
+    assert [int(line["cluster"]) for line in found] == model.labels_.tolist()
+    assert sum(line["name"] == '\'=the "best"' for line in found) == 25  # no formula
+    assert complaints(browser) == []
+
+
+def test_rows_are_found_and_told_under_the_pointer(browser, file, model):
+    opened(browser, file)
+    first = browser.execute_script(
+        "return JSON.parse(document.getElementById('data').textContent).ids[7]"
+    )
+    browser.find_element("id", "wanted").send_keys(f"{first}\n")
+    said = browser.find_element("id", "found").text
+    assert f"Cluster {model.labels_[7]}" in said and "=1+17" in said
+    hover = """
+    const map = document.getElementById("map"), box = map.getBoundingClientRect();
+    for (let x = box.left; x < box.right; x += 6)
+      for (let y = box.top; y < box.bottom; y += 6) {
+        map.dispatchEvent(new PointerEvent("pointermove", { clientX: x, clientY: y }));
+        const tip = document.getElementById("tip");
+        if (!tip.hidden) return tip.textContent;
+      }
+    """
+    assert "Cluster" in browser.execute_script(hover)
+    browser.find_element("id", "wanted").clear()
+    browser.find_element("id", "wanted").send_keys("nobody\n")
+    assert "There is no" in browser.find_element("id", "found").text
+    assert complaints(browser) == []
+
+
+def test_more_clusters_than_colours_differ_in_shape(browser, tmp_path):
+    Y = np.repeat(10.0 * np.arange(16)[:, None], 5, axis=0) + rng.normal(size=(80, 1)) * 0.1
+    model = madbayes.KMeans(16, random_state=0).fit(Y)
+    madbayes.report(model, Y, tmp_path / "r.html")
+    opened(browser, tmp_path / "r.html")
+    marks = "return [...document.querySelectorAll('#sizes path')].map((p) => p.outerHTML)"
+    assert len(set(browser.execute_script(marks))) == 16
+
+
+def test_a_graph_is_drawn(browser, tmp_path):
+    own = np.repeat(np.arange(4), 15)
+    A = np.triu(rng.random((60, 60)) < np.where(own[:, None] == own, 0.5, 0.02), 1)
+    A = sp.csr_array((A + A.T).astype(float))
+    model = madbayes.GraphCut(0.3).fit(A)
+    madbayes.report(model, A, tmp_path / "r.html", id_name="node")
+    opened(browser, tmp_path / "r.html")
+    assert browser.find_element("id", "map").is_displayed()
+    assert "lines are edges" in browser.find_element("id", "caption").text
+    assert complaints(browser) == []
+
+
+def test_everything_that_folds_is_open_in_print(browser, file):
+    opened(browser, file)
+    assert browser.execute_script(
+        "dispatchEvent(new Event('beforeprint'));"
+        "const shut = document.querySelectorAll('details:not([open])').length;"
+        "dispatchEvent(new Event('afterprint'));"
+        "return [shut, document.querySelectorAll('details:not([open])').length > 0]"
+    ) == [0, True]
 
 
 def test_a_cluster_can_be_looked_at_by_mouse_and_keyboard(browser, file):
@@ -254,11 +350,6 @@ def test_a_cluster_can_be_looked_at_by_mouse_and_keyboard(browser, file):
     return false;
     """
     assert browser.execute_script(click)
-    slider = browser.find_element("id", "price")
-    before = browser.find_element("id", "price-text").text
-    slider.send_keys(Keys.ARROW_RIGHT)
-    assert browser.find_element("id", "price-text").text != before
-    assert browser.switch_to.active_element == slider
     assert complaints(browser) == []
 
 
@@ -285,3 +376,32 @@ def test_a_model_and_rows_that_do_not_belong_together_are_refused(tmp_path):
         madbayes.report(model, raw, tmp_path / "report.html")
     assert not list(tmp_path.iterdir())
     madbayes.report(model, scaled, tmp_path / "report.html")
+
+
+def test_pipelines_are_shown_in_the_units_of_their_rows(tmp_path):
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
+    raw = X * [1.0, 1e3, 1.0, 1e-3] + 5
+    pipeline = make_pipeline(StandardScaler(), madbayes.DPMeans(random_state=0)).fit(raw)
+    madbayes.report(pipeline, raw, tmp_path / "r.html")
+    text = (tmp_path / "r.html").read_text("utf-8")
+    data = json.loads(re.search(r'id="data">(.*?)</script>', text)[1])
+    assert data["columns"][1]["high"] == pytest.approx(raw[:, 1].max())
+    with pytest.raises(ValueError, match="do not belong together"):
+        madbayes.report(pipeline, raw[:, ::-1].copy(), tmp_path / "s.html")
+    table = {"size": raw[:, 1], "plan": np.where(raw[:, 0] > 10, "a", "b").tolist()}
+    found = madbayes.explore(table)
+    madbayes.report(found.model, table, tmp_path / "t.html")
+    assert "plan=a" in (tmp_path / "t.html").read_text("utf-8")
+
+
+def test_two_sentences_say_what_was_found(tmp_path):
+    model = madbayes.DPMeans(random_state=0).fit(X)
+    madbayes.report(model, X, tmp_path / "r.html")
+    text = (tmp_path / "r.html").read_text("utf-8")
+    assert "The 100 rows of 4 columns fall into 4 clusters (25, 25, 25 and 25)." in text
+    assert "The data support this number clearly." in text
+    noise = rng.normal(size=(200, 3))
+    madbayes.report(madbayes.DPMeans(random_state=0).fit(noise), noise, tmp_path / "n.html")
+    assert "form a single cluster. Nothing in the data speaks" in (tmp_path / "n.html").read_text()

@@ -124,5 +124,20 @@ def test_random_groups_are_asked_together():
 def test_prediction_strength_by_hand():
     own = np.array([0, 0, 0, 0, 1, 1, 1])
     predicted = np.array([0, 0, 0, 1, 1, 1, 1])
-    # of the pairs of the first cluster 3 of 6 stay together, of the second all: the median
+    # of the pairs of the first cluster 3 of 6 stay together, of the second all: their mean
     assert prediction_strength(own, predicted, np.ones(7), 2) == pytest.approx(0.75)
+
+
+def test_columns_that_hardly_ever_change_do_not_hide_clusters():
+    digits = load_digits()
+    spread = digits.data.std(axis=0)
+    X = (digits.data - digits.data.mean(axis=0)) / np.where(spread > 0, spread, 1)
+    path = penalties.path(X)
+    assert 9 <= path.best().n_clusters <= 20
+    assert adjusted_rand_score(digits.target, path.labels_at(path.best().price)) > 0.5
+
+
+def test_independent_skewed_columns_have_no_clusters():
+    for seed in range(3):
+        X = np.exp(np.random.default_rng(seed).standard_normal((700, 12)))
+        assert penalties.path(X).best().n_clusters == 1

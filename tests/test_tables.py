@@ -198,7 +198,49 @@ def test_codes_are_counted_and_become_gaps():
     assert np.isnan(encoder.transform(table)).sum() == 6
 
 
+def test_one_note_for_a_code_that_many_columns_share():
+    table, _, _ = people_tables.survey(np.random.default_rng(0))
+    notes = [note for note in encoded(table).notes_ if "hold 99" in note]
+    assert len(notes) == 1 and notes[0].startswith("q1, q2, q3, q4, q5, q6: ")
+
+
+def test_words_that_are_called_like_codes_are_counts():
+    rng = np.random.default_rng(0)
+    table = {name: rng.poisson(2, 60) for name in ("cell", "mobile", "virus", "goal", "team")}
+    assert {column.kind for column in encoded(table).columns_} == {"count"}
+    assert kind_of("cell", rng.integers(10**6, 10**7, 60)).kind == "code"
+
+
 # Outputs
+
+
+def test_single_columns_of_counts_are_square_roots():
+    """Poisson's spread is too narrow for visits and orders; in tables of counts it is right."""
+    rng = np.random.default_rng(0)
+    visits, height = rng.poisson(4, 100), rng.normal(size=100)
+    encoder = encoded({"visits": visits, "height": height}, output="mixed")
+    assert encoder.columns_[0].kind == "count"
+    assert encoder.divergence_columns_["visits"] == "squared"
+    Z = encoder.transform({"visits": visits, "height": height})
+    np.testing.assert_allclose(Z[:, 0], np.sqrt(visits + 3 / 8))
+    np.testing.assert_allclose(encoder.inverse_transform(Z)["visits"], visits, atol=1e-12)
+    assert "used as counts, by their square roots: visits" in encoder.notes_
+    asked = encoded({"visits": visits, "height": height}, kinds={"visits": "count"})
+    assert asked.divergence_columns_["visits"] == "poisson"
+
+
+@pytest.mark.parametrize("make", [people_tables.orders, people_tables.sessions])
+def test_tables_with_a_column_of_counts(make):
+    table, truth, _ = make(np.random.default_rng(1))
+    found = madbayes.explore(table)
+    assert found.n_clusters == 3 and adjusted_rand_score(truth, found.labels) > 0.9
+
+
+def test_a_category_beside_very_many_numbers_does_not_decide():
+    rng = np.random.default_rng(0)
+    table = {f"gene{j}": rng.normal(size=40) for j in range(60)}
+    table["tissue"] = rng.choice(["liver", "lung"], 40).tolist()
+    assert encoded(table).recommendation_.output == "numeric"
 
 
 def test_mixed_output_has_codes_gaps_and_families():
@@ -274,12 +316,12 @@ def test_back_in_the_units_of_the_table(make, output):
 
 def test_vectors_and_nested_fields():
     rows = [
-        {"emb": [i % 2, 1.0 * i, 2.0], "where": {"x": 0.5 * i, "in": {"z": i / 7}}}
+        {"emb": [i % 2, 1.0 * i, 2.0], "where": {"in": {"z": i / 7}, "x": 0.5 * i}}
         for i in range(40)
     ]
     encoder = encoded(rows)
     assert list(encoder.get_feature_names_out()) == [
-        *("emb[0]", "emb[1]", "emb[2]", "where.x", "where.in.z"),
+        *("emb[0]", "emb[1]", "emb[2]", "where.in.z", "where.x"),
     ]
     as_text = {"where": [f'{{"x": {i / 3}}}' for i in range(40)], "a": np.arange(40) ** 0.5}
     assert list(encoded(as_text).get_feature_names_out()) == ["where.x", "a"]
@@ -360,7 +402,7 @@ def test_new_tables_are_read_as_the_first_one():
     encoder = encoded(table, output="mixed")
     row = {"height": [1.8], "visits": [3], "plan": ["gold"], "member": [True], "newsletter": ["no"]}
     (Z,) = encoder.transform(row)
-    assert np.isnan(Z[2]) and Z[[0, 1, 3, 4]].tolist() == [1.8, 3, 1, 0]
+    assert np.isnan(Z[2]) and Z[[0, 1, 3, 4]].tolist() == [1.8, np.sqrt(3 + 3 / 8), 1, 0]
     del row["plan"]
     with pytest.raises(ValueError, match="needs the column 'plan'"):
         encoder.transform(row)
@@ -475,3 +517,17 @@ def test_explore_reads_a_file(tmp_path):
     for given in (str(path), path):
         found = madbayes.explore(given, random_state=0)
         assert found.n_clusters == 2 and list(found.labels) == [0] * 40 + [1] * 40
+
+
+@pytest.mark.parametrize(
+    ("column", "message"),
+    [
+        (["a", "b", "c", "a"], r"Column 'odd' holds text such as 'a'.*madbayes\.explore"),
+        ([1.0, None, 3.0, None], r"Column 'odd' has 2 missing cells.*madbayes\.explore"),
+    ],
+)
+@pytest.mark.parametrize("make", [pd.DataFrame, pl.DataFrame])
+def test_estimators_name_the_column_that_they_cannot_take(make, column, message):
+    table = make({"fine": [1.0, 2.0, 3.0, 4.0], "odd": column})
+    with pytest.raises(ValueError, match=f"(?s){message}"):
+        madbayes.DPMeans().fit(table)

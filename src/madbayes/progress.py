@@ -47,6 +47,9 @@ def show_progress(console: "Console | None" = None, title: str = "") -> Iterator
     except ModuleNotFoundError:
         raise ModuleNotFoundError('show_progress needs rich: pip install "madbayes[cli]"') from None
     console = console or Console(stderr=True)
+    if not (console.is_terminal or console.is_jupyter):
+        yield
+        return
     bar = Progress(
         SpinnerColumn(),
         TextColumn("{task.description}", markup=False),
@@ -56,7 +59,6 @@ def show_progress(console: "Console | None" = None, title: str = "") -> Iterator
         TimeRemainingColumn(),
         console=console,
         transient=True,
-        disable=not (console.is_terminal or console.is_jupyter),
     )
     task = bar.add_task(title, total=None)
     shown = ""

@@ -11,6 +11,7 @@ from sklearn.base import (
 )
 from sklearn.utils.validation import check_is_fitted
 
+from madbayes._model.callbacks import CallbacksMixin
 from madbayes._model.layers import LayersMixin
 from madbayes._model.novelty_mixin import NoveltyMixin
 from madbayes._rows.checks import check_rows
@@ -21,6 +22,7 @@ class Clusterer(
     SaveMixin,
     LayersMixin,
     NoveltyMixin,
+    CallbacksMixin,
     ClassNamePrefixFeaturesOutMixin,
     TransformerMixin,
     ClusterMixin,

@@ -82,6 +82,8 @@ def rows_of(options: dict, a: int, b: int) -> dict:
 def without_labels(model: Any) -> Any:
     """The model without what only speaks of the rows of the fit."""
     lean = type(model)(**model.get_params(deep=False))
+    if hasattr(model, "_finish_novelty"):
+        model._finish_novelty()
     heavy = ("labels_", "local_labels_", "assignments_", "path_", "_probabilities", "_finest")
     vars(lean).update({k: v for k, v in vars(model).items() if k not in heavy})
     return lean

@@ -13,9 +13,13 @@ from madbayes._rows.checks import check_choice, check_count, check_penalty
 from madbayes.howmany.staircase import Staircase
 
 AUTOMATIC = (  # what only some fits leave
-    *("path_", "evidence_", "coreset_size_", "coreset_error_"),
-    *("_probabilities", "_cluster_gaps", "_finest", "_finer", "cluster_layers_", "cluster_tree_"),
+    *("path_", "evidence_", "coreset_size_", "coreset_error_", "relaxed_bound_"),
+    *("_probabilities", "_cluster_gaps", "_finest", "_finer", "_coarser"),
+    *("cluster_layers_", "cluster_tree_"),
 )
+
+MANY_ROWS = 50  # rows: below, clusters of a row or two may be meant
+FEW_ROWS = 4  # rows of a cluster, on the average, below which a penalty cannot be meant
 
 
 class Options(NamedTuple):
@@ -52,7 +56,8 @@ def begin(model: Any, *names: str, of: str = "cluster") -> Options:
     forget(model)
     penalty = check_penalty(getattr(model, "penalty", 1.0), *names, of=of)
     if hasattr(model, "algorithm"):
-        check_choice("algorithm", model.algorithm, "search", "paper")
+        known = getattr(model, "_algorithms", ("search", "paper"))
+        check_choice("algorithm", model.algorithm, *known)
     if hasattr(model, "order"):
         check_choice("order", model.order, "given", "random")
     cap = getattr(model, "max_clusters", getattr(model, "max_components", None))
@@ -119,6 +124,21 @@ def keep_choice(
     choice = replace(choice, price=penalty, runners_up=others)
     model.path_ = replace(path, choice=choice, _X=None)
     model.evidence_ = choice
+
+
+def warn_if_tiny(penalty: float, n: int, k: int) -> None:
+    """Say so where a number as penalty leaves next to nothing together: often it was meant as k."""
+    if n < MANY_ROWS or k * FEW_ROWS <= n:
+        return
+    text = (
+        f"penalty={penalty:g} is far below the useful range of these rows: {k} clusters for {n} "
+        "rows. It is the cost of one more cluster, in squared-distance units, and not a number of "
+        "clusters; penalties.path(X) shows the useful range."
+    )
+    if penalty == int(penalty) and 1 < penalty < k:
+        number = int(penalty)
+        text += f" For {number} clusters: KMeans({number}), or DPMeans(n_clusters_hint={number})."
+    warnings.warn(text, UserWarning, stacklevel=3)
 
 
 def warn_if_unfinished(model: Any, converged: bool) -> None:

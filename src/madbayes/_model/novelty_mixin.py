@@ -2,6 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -36,8 +37,8 @@ class NoveltyMixin(ABC):
 
     n_clusters_: int
     n_jobs: int | None = None
-    novelty_quantiles_: np.ndarray
     _novelty_few: np.ndarray
+    _held_out_distances: tuple[np.ndarray, np.ndarray, np.ndarray]  # distance, label, weight
     _distance_power = 0.5
 
     @anywhere
@@ -110,6 +111,29 @@ class NoveltyMixin(ABC):
             p[here] = np.maximum(p[here], p_values(cost**self._distance_power, near, table))
         return p
 
+    @cached_property
+    def novelty_quantiles_(self) -> np.ndarray:
+        """For each cluster the distances that given shares of rows reach, (n_clusters, 37).
+
+        Made from the held-out distances of the fit when it is first asked for: with few rows it
+        takes longer than the fit.
+        """
+        if "_held_out_distances" not in vars(self):
+            raise AttributeError("novelty_quantiles_ belongs to a fitted model.")
+        r, label, stands_for = self._held_out_distances
+        with workers(self.n_jobs, enough=r.size > FEW_ROWS):
+            return calibrate(r, label, stands_for, len(self._novelty_few))
+
+    def _finish_novelty(self) -> None:
+        """Make `novelty_quantiles_` and drop the distances, before the model goes elsewhere."""
+        if hasattr(self, "novelty_quantiles_"):
+            vars(self).pop("_held_out_distances", None)
+
+    def _forget_novelty(self) -> None:
+        """Drop what is known of the clusters of an earlier fit."""
+        for name in ("novelty_quantiles_", "_held_out_distances"):
+            vars(self).pop(name, None)
+
     def _novelty_table(self) -> tuple[np.ndarray, np.ndarray]:
         if not hasattr(self, "novelty_quantiles_"):
             raise ValueError(
@@ -172,10 +196,12 @@ class NoveltyMixin(ABC):
             other[np.arange(lost.size), label[lost]] = np.inf
             label[lost], costs[lost] = least(other)
         known = np.isfinite(costs)
-        r = costs[known] ** self._distance_power
-        stands_for = (weight * stands_for)[known]
-        with workers(self.n_jobs, enough=r.size > FEW_ROWS):
-            self.novelty_quantiles_ = calibrate(r, label[known], stands_for, k)
+        self._forget_novelty()
+        self._held_out_distances = (
+            costs[known] ** self._distance_power,
+            label[known],
+            (weight * stands_for)[known],
+        )
         self._novelty_few = few
 
     # What an estimator brings

@@ -36,8 +36,36 @@ def check_rows(estimator: BaseEstimator, X: Any, *, reset: bool = True) -> Any:
         return check_blocks(estimator, X, reset)
     X = check_pattern(check_container(without_arrow(X)))
     with np.errstate(over="ignore", invalid="ignore"):  # the sum that tells whether all are finite
-        X = validate_data(estimator, X, reset=reset, accept_sparse="csr", dtype=DTYPES)
+        try:
+            X = validate_data(estimator, X, reset=reset, accept_sparse="csr", dtype=DTYPES)
+        except ValueError as error:
+            if hint := column_without_numbers(X):
+                raise ValueError(f"{error}\n{hint}") from error
+            raise
     return canonical(X)
+
+
+def column_without_numbers(X: Any) -> str:
+    """Which column of a table holds text or gaps, and what reads such tables; empty where none."""
+    if sp.issparse(X) or len(getattr(X, "shape", ())) != 2:
+        return ""
+    names = list(getattr(X, "columns", range(X.shape[1])))
+    cells = X.to_numpy() if hasattr(X, "to_numpy") else np.asarray(X)
+    way = (
+        "madbayes.explore(table) clusters tables with text and gaps as they are, and "
+        "madbayes.TableEncoder turns them into numbers."
+    )
+    for name, column in zip(names, cells.T, strict=True):
+        if column.dtype.kind in "OUS":
+            text = [cell for cell in column.tolist() if isinstance(cell, str)]
+            if text:
+                return f"Column {name!r} holds text such as {text[0][:40]!r}: {way}"
+            gaps = sum(cell is None or cell != cell for cell in column.tolist())
+        else:
+            gaps = int(np.isnan(column).sum()) if column.dtype.kind == "f" else 0
+        if gaps:
+            return f"Column {name!r} has {gaps} missing cell{'s' if gaps > 1 else ''}: {way}"
+    return ""
 
 
 def is_spread(X: Any) -> bool:

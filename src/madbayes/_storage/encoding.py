@@ -105,7 +105,10 @@ class Encoder:
 
     def _part(self, value: Any, name: str) -> Any:
         tree: dict[str, Any] = {"class": type(value).__name__}
+        if hasattr(value, "_finish_novelty"):
+            value._finish_novelty()
         state = dict(vars(value))
+        state.pop("_skl_callbacks", None)  # they belong to the process, not to the model
         if isinstance(value, BaseEstimator):
             # Attributes rather than get_params: what was set, even where a parameter is deep.
             names = value.get_params(deep=False)

@@ -100,6 +100,7 @@ FITTED: dict[str, Any] = {
     "_cluster_gaps": real("k", "k", low=0),
     "_finer": whole("finer layers", "parts", below="parts"),
     "_finest": whole("n", low=-1, below="parts"),
+    "_coarser": whole("coarser layers", "k", below="k"),
     "novelty_quantiles_": real("k", len(SHARES), low=0),
     "_novelty_few": flag("k"),
     # centres
@@ -322,7 +323,7 @@ PARTS: dict[str, dict[str, Any]] = {
         "missing_codes": Several((any_real(),), any_number=True),
         "n_codes": whole(),
         "categories": Maybe(Several((Text(),), any_number=True)),
-        "log": Text(("", "log", "log1p")),
+        "transform": Text(("", "log", "log1p", "sqrt")),
         "width": whole(low=1),
         "days": flag(),
         "whole": flag(),

@@ -1,17 +1,20 @@
 """One estimator for clusters of any shape: round, long and connected ones, chosen by held-out rows.
 
-1. *Candidates.* `DPMeans` (round clusters), `EllipticalMeans` (long ones) and `NeighborCut`
-   (connected ones of any shape) each find their own number of clusters.
+1. *Candidates.* `NeighborCut` (connected clusters of any shape), `EllipticalMeans` (long ones) and
+   `DPMeans` (round ones) each find their own number of clusters. `DPMeans` takes longest: it is
+   left out where it could not win, and looks near the number of the other two where they agree.
 2. *Explain.* Each division becomes a density, and the densities are compared on rows that were held
    out (`howmany/densities.py`), in nats per row.
-3. *Choose.* The round or long division is taken if it explains held-out rows better than the
-   connected one. It is not taken where it only cuts connected clusters into pieces: if its evidence
-   is weak and that of the connected one is not, or if it has more than `MAX_PIECES` clusters for
-   each connected one whose evidence is not weak. A curve is as well explained by many short
-   Gaussians, and no valley separates them.
+3. *Choose.* A round or long division of weak evidence is not taken over a connected one: a curve is
+   as well explained by many short Gaussians, and no valley separates them. If only the round or the
+   long one is sure, it is taken. If both are, it is taken if it explains held-out rows better and
+   does not cut connected clusters into more than `MAX_PIECES` pieces each. Two overlapping clusters
+   have weak evidence, too; they are taken where nothing else is sure, halves of the rows find them
+   and held-out rows are clearly better explained.
 4. *Simplify.* If a simpler shape gives the same division with evidence that is as strong, the
    simpler shape is taken: round before long before any. Its clusters have centres.
-5. *Doubt.* If a candidate with strong evidence disagrees, the evidence is not called strong.
+5. *Doubt.* The evidence is not called strong if a candidate disagrees that has strong evidence or
+   that explains held-out rows clearly better.
 """
 
 from dataclasses import dataclass, replace
@@ -25,7 +28,9 @@ from sklearn.metrics import adjusted_rand_score
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
+from madbayes._model.callbacks import CallbacksMixin
 from madbayes._model.fitting import forget
+from madbayes._partition.lloyd import nearest
 from madbayes._rows.checks import check_choice, check_rows
 from madbayes._storage.saving import SaveMixin
 from madbayes.elliptical import EllipticalMeans
@@ -36,9 +41,11 @@ from madbayes.kmeans import DPMeans
 
 SHAPES = {"round": DPMeans, "long": EllipticalMeans, "any": NeighborCut}
 MAX_PIECES = 3  # round or long clusters for each connected one
-MIN_GAIN_WEAK = 0.03  # nats per row by which a division of weak evidence has to be better
+CLEAR_GAIN = 0.05  # nats per row, beyond the standard error, by which rows are explained better
+STEADY = 0.9  # adjusted Rand index with what halves of the rows find, of steady clusters
 MAX_LONG_COLUMNS = 30  # a covariance of more columns needs more rows than a cluster has
 SAME = 0.95  # adjusted Rand index from which on two divisions are the same
+ROUND = 0.9  # adjusted Rand index with the division by nearest means, of clusters about round
 AGREE = 0.8  # adjusted Rand index below which two divisions contradict each other
 WORDS = ("none", "weak", "moderate", "strong")
 SURE = ("moderate", "strong")
@@ -51,7 +58,7 @@ class Candidate:
     shape: str
     n_clusters: int
     strength: str
-    density: float  # of held-out rows, in nats per row, above that of "any"
+    density: float  # of held-out rows, in nats per row, above that of "any"; -inf: not fitted
     reason: str
 
 
@@ -64,12 +71,13 @@ def offers(name: str) -> Any:
     return check
 
 
-class AutoCluster(SaveMixin, ClusterMixin, BaseEstimator):
+class AutoCluster(SaveMixin, CallbacksMixin, ClusterMixin, BaseEstimator):
     """Clusters of any shape, their number and their shape found.
 
-    Fits `DPMeans`, `EllipticalMeans` and `NeighborCut` and takes the one that the data supports:
-    round or long clusters where these explain held-out rows better than a density without clusters
-    does, connected clusters of any shape otherwise.
+    Fits `NeighborCut`, `EllipticalMeans` and `DPMeans` (the last where it could win) and takes the
+    one that the data supports: round or long clusters where their evidence is surer, or where they
+    explain held-out rows better than a density without clusters does; connected clusters of any
+    shape otherwise.
 
     Parameters
     ----------
@@ -93,9 +101,9 @@ class AutoCluster(SaveMixin, ClusterMixin, BaseEstimator):
     model_ : estimator
         The fitted estimator of that shape.
     candidates_ : list of Candidate
-        What each shape says: `shape`, `n_clusters`, `strength`, `density` (how well it explains
-        held-out rows, in nats per row above "any"; not a number where it was not compared) and
-        `reason`.
+        What each shape says: `shape`, `n_clusters` (0 of a shape that was not fitted, because it
+        could not win), `strength`, `density` (how well it explains held-out rows, in nats per row
+        above "any"; not a number where it was not compared) and `reason`.
     evidence_ : penalties.Choice
     path_ : penalties.Staircase
     objective_ : float
@@ -138,24 +146,16 @@ class AutoCluster(SaveMixin, ClusterMixin, BaseEstimator):
         check_choice("shape", self.shape, "auto", *SHAPES)
         forget(self)
         rows = check_rows(self, X)
-        models = {shape: self._make(shape).fit(rows) for shape in self._shapes(rows)}  # 1.
-        densities = dict.fromkeys(models, np.nan)
+        shapes = self._shapes(rows)
+        models = self._fit_shapes(rows, shapes)  # 1.
+        densities: dict[str, float] = {}
         if len(models) > 1:
             labels = {shape: model.labels_ for shape, model in models.items()}
             densities = explain(in_few_columns(rows), labels)  # 2.
         self.shape_ = simplest(models, choose(models, densities))  # 3., 4.
         self.model_ = models[self.shape_]
-        self.candidates_ = [
-            Candidate(
-                shape,
-                model.n_clusters_,
-                model.evidence_.strength,
-                densities[shape] - densities.get("any", np.nan),
-                model.evidence_.reason,
-            )
-            for shape, model in models.items()
-        ]
-        self.evidence_ = with_doubt(models, self.shape_)  # 5.
+        self.candidates_ = [candidate(shape, models, densities) for shape in shapes]
+        self.evidence_ = with_doubt(models, densities, self.shape_)  # 5.
         self.path_ = replace(self.model_.path_, choice=self.evidence_)
         for name in ("labels_", "n_clusters_", "objective_", "objective_history_", "n_iter_"):
             setattr(self, name, getattr(self.model_, name))
@@ -172,13 +172,25 @@ class AutoCluster(SaveMixin, ClusterMixin, BaseEstimator):
             return ["round", "any"]
         return [*SHAPES]
 
-    def _make(self, shape: str) -> Any:
-        return SHAPES[shape](
-            n_clusters_hint=self.n_clusters_hint,
-            effort=self.effort,
-            random_state=self.random_state,
-            n_jobs=self.n_jobs,
-        )
+    def _fit_shapes(self, rows: Any, shapes: list[str]) -> dict[str, Any]:
+        """1. The fitted candidates, the simplest shape first."""
+        models: dict[str, Any] = {}
+        for shape in reversed(shapes):
+            if shape == "round" and not round_may_win(rows, models):
+                continue
+            model = SHAPES[shape](
+                n_clusters_hint=self.n_clusters_hint,
+                effort=self.effort,
+                random_state=self.random_state,
+                n_jobs=self.n_jobs,
+            )
+            if shape == "long" and sure(models.get("any")):
+                # With more clusters than that they are not taken: so many are enough to know it.
+                model.set_params(max_clusters=MAX_PIECES * models["any"].n_clusters_ + 1)
+            if shape == "round" and self.n_clusters_hint is None and agree_strongly(models):
+                model.set_params(n_clusters_hint=models["any"].n_clusters_)
+            models[shape] = model.fit(rows)
+        return {shape: models[shape] for shape in shapes if shape in models}
 
     def predict(self, X: Any, novel: bool | float = False) -> np.ndarray:
         """The cluster of each row of X, by the estimator that was chosen.
@@ -240,19 +252,72 @@ def in_few_columns(rows: Any) -> np.ndarray:
     return TruncatedSVD(count, random_state=0).fit_transform(rows)
 
 
+def sure(model: Any) -> bool:
+    """Whether there is a model, and its evidence is at least moderate."""
+    return model is not None and model.evidence_.strength in SURE
+
+
+def agree_strongly(models: dict[str, Any]) -> bool:
+    """Whether connected and long clusters are the same, and strong: then round ones need only be
+    looked for near their number."""
+    if any(s not in models or models[s].evidence_.strength != "strong" for s in ("long", "any")):
+        return False
+    return bool(adjusted_rand_score(models["long"].labels_, models["any"].labels_) >= SAME)
+
+
+def round_may_win(rows: Any, models: dict[str, Any]) -> bool:
+    """1. Whether round clusters can be the answer, as far as the other shapes tell.
+
+    They cannot if connected clusters are sure and not about round, nor if neither connected nor
+    long clusters are found in so few columns that covariances are no burden.
+    """
+    if "long" not in models:
+        return True
+    connected, long = models["any"], models["long"]
+    if connected.n_clusters_ == 1:
+        return long.n_clusters_ > 1 or rows.shape[1] > MAX_COLUMNS
+    if not sure(connected):
+        return True
+    labels = connected.labels_
+    means = np.array([rows[labels == c].mean(axis=0) for c in range(connected.n_clusters_)])
+    return bool(adjusted_rand_score(nearest(rows, means), labels) >= ROUND)
+
+
+def candidate(shape: str, models: dict[str, Any], densities: dict[str, float]) -> Candidate:
+    """What a user learns of a shape."""
+    if shape not in models:
+        reason = "not fitted, because the connected clusters are not round"
+        if models["any"].n_clusters_ == 1:
+            reason = "not fitted, because neither connected nor long clusters were found"
+        return Candidate(shape, 0, "none", -np.inf, reason)
+    found = models[shape]
+    density = densities.get(shape, np.nan) - densities.get("any", np.nan)
+    evidence = found.evidence_
+    return Candidate(shape, found.n_clusters_, evidence.strength, density, evidence.reason)
+
+
 def choose(models: dict[str, Any], densities: dict[str, float]) -> str:
     """3. The shape of the division that the data supports."""
     if len(models) == 1:
         return next(iter(models))
     connected = models["any"]
-    best = max((shape for shape in models if shape != "any"), key=lambda s: densities[s])
-    gain, other = densities[best] - densities["any"], models[best]
-    sure, connected_sure = (m.evidence_.strength in SURE for m in (other, connected))
-    if gain <= (0.0 if sure else MIN_GAIN_WEAK):
-        return "any"
-    if connected_sure and (not sure or other.n_clusters_ > MAX_PIECES * connected.n_clusters_):
-        return "any"
-    return best
+
+    def wins(shape: str) -> bool:
+        other, gain = models[shape], densities[shape] - densities["any"]
+        if not sure(other):
+            return other.n_clusters_ == 2 and steady_gain(other, gain) and not sure(connected)
+        few = other.n_clusters_ <= MAX_PIECES * connected.n_clusters_
+        return not sure(connected) or (few and gain > 0)
+
+    winners = [shape for shape in models if shape != "any" and wins(shape)]
+    return max(winners, key=lambda s: (sure(models[s]), densities[s]), default="any")
+
+
+def steady_gain(model: Any, gain: float) -> bool:
+    """Whether clusters explain held-out rows clearly better than connected ones, and each half of
+    the rows finds them."""
+    agreement = model.evidence_.agreement
+    return gain > CLEAR_GAIN and agreement is not None and agreement >= STEADY
 
 
 def simplest(models: dict[str, Any], chosen: str) -> str:
@@ -267,20 +332,19 @@ def simplest(models: dict[str, Any], chosen: str) -> str:
     return chosen
 
 
-def with_doubt(models: dict[str, Any], chosen: str) -> Choice:
-    """5. The evidence of the chosen division, weakened by strong evidence for another one."""
+def with_doubt(models: dict[str, Any], densities: dict[str, float], chosen: str) -> Choice:
+    """5. The evidence of the chosen division, weakened by what speaks for another one."""
     choice: Choice = models[chosen].evidence_
     if choice.strength != "strong":
         return choice
     for shape, other in models.items():
-        if shape != chosen and other.evidence_.strength == "strong":
-            agreement = adjusted_rand_score(models[chosen].labels_, other.labels_)
-            if agreement < AGREE:
-                remark = (
-                    f"clusters of shape '{shape}' would be {other.n_clusters_}, also with strong "
-                    "evidence, but explain held-out rows less well"
-                )
-                return replace(
-                    choice, strength="moderate", support=0.5, remarks=(*choice.remarks, remark)
-                )
+        gain = densities[shape] - densities[chosen] if densities else 0.0
+        strong = other.evidence_.strength == "strong"
+        if shape == chosen or not (strong or steady_gain(other, gain)):
+            continue
+        if adjusted_rand_score(models[chosen].labels_, other.labels_) < AGREE:
+            why = "have strong evidence too" if strong else "explain held-out rows better"
+            remark = f"{other.n_clusters_} clusters of shape '{shape}' {why}"
+            remarks = (*choice.remarks, remark)
+            return replace(choice, strength="moderate", support=0.5, remarks=remarks)
     return choice

@@ -11,7 +11,7 @@ from madbayes.cli.run import Task, keep
 from madbayes.cli.write import SUMMARY, WRITTEN, write_csv, write_json, write_table
 
 LINES = 65_536  # of labels.csv, made at a time
-LABELS = ("cluster", "distance", "second", "novelty")
+LABELS = ("cluster", "distance", "second", "novelty_p_value")
 
 
 def label_rows(

@@ -117,9 +117,9 @@ def fit_any_shape(model: Any, task: Task) -> tuple[Any, tuple[str, ...]]:
     model, notes = fitted(model, task.X)
     winner = model.model_
     winner.evidence_, winner.path_ = model.evidence_, model.path_
-    if model.shape_ != "round":
+    if model.shape_ != "round" and model.n_clusters_ > 1:
         kind = {"long": "long", "any": "connected, of any shape"}[model.shape_]
-        others = [c for c in model.candidates_ if c.shape != model.shape_]
+        others = [c for c in model.candidates_ if c.shape != model.shape_ and c.n_clusters]
         said = ", ".join(f"{c.n_clusters} if {c.shape}" for c in others)
         notes = (
             *notes,
@@ -131,7 +131,11 @@ def fit_any_shape(model: Any, task: Task) -> tuple[Any, tuple[str, ...]]:
 
 def described(answer: Answer) -> Answer:
     """The answer with the names of what was minimised."""
-    if not hasattr(answer.model, "penalty_"):
+    if isinstance(answer.model, madbayes.EllipticalMeans):
+        answer.objective_is = "logarithms of the clusters' volumes + penalty × clusters"
+    elif answer.model.get_params().get("divergence", "squared") != "squared":
+        answer.objective_is = f"{answer.model.divergence} divergence + penalty × clusters"
+    elif not hasattr(answer.model, "penalty_"):
         answer.objective_is = "squared error"
     if hasattr(answer.model, "resolution_"):
         answer.penalty_name, answer.objective_is = "resolution", "cut - resolution × clusters"

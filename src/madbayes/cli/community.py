@@ -32,12 +32,12 @@ def communities(
     seed: int,
 ) -> None:
     """The whole of `madbayes graph`."""
-    check_folder(output.out, output.force)
+    name = "standard input" if str(file) == "-" else file.name
+    check_folder(output.out, output.force, name)
     with given([file]) as files, voice.status(f"reading {file.name}"):
         path = files[0]
         edges = read_edges(path, source=source, target=target, weight=weights, header=not no_header)
     voice.notes(edges.notes)
-    name = "standard input" if str(file) == "-" else file.name
     with all_or_nothing(output.out, output.force) as scratch:
         with voice.progress(f"cutting a graph of {count(edges.n_edges, 'edge')}"):
             answer = fit_graph(edges, resolution, cut, seed)

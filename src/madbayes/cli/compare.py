@@ -18,6 +18,7 @@ from madbayes.tables.formats import read
 from madbayes.tables.frame import Frame
 
 NAMES = ("cluster", "label", "class", "target", "species")
+ROW = "row"  # what the first column of labels.csv is called without --id
 MOST = 15  # rows and columns of the table that is shown
 
 
@@ -89,6 +90,11 @@ def _matched(frames: list[Frame], places: list[int]) -> tuple[np.ndarray, np.nda
             common, i, j = np.intersect1d(keys[0], keys[1], return_indices=True)
             if not common.size:
                 raise UserError(f"The files have no {name} in common.")
+            if name == ROW and a.size != b.size:
+                raise UserError(
+                    f"The files have {a.size} and {b.size} rows, which are only numbered: they are "
+                    "not about the same rows. With --id, madbayes cluster writes ids to match by."
+                )
             return a[i], b[j], name
     if a.size != b.size:
         raise UserError(

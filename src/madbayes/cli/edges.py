@@ -46,6 +46,8 @@ def read_edges(
     frame = read(path, header=None if header else False, comments=True, headed=_has_header)
     frame = _without_data(frame)
     ends, weights, notes = _columns(frame, source, target, weight)
+    if source is None and target is None and not _are_headings([frame.names[j] for j in ends]):
+        _no_measurements(frame, ends, path)
     u, v = (_nodes(frame, j) for j in ends)
     if u.dtype.kind != v.dtype.kind:
         u, v = u.astype(str), v.astype(str)
@@ -141,6 +143,25 @@ def _is_number(frame: Frame, j: int) -> bool:
         return True
     kind = frame.type(j)
     return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind))
+
+
+def _no_measurements(frame: Frame, ends: Sequence[int], path: Path) -> None:
+    """Refuse a table of measurements: nodes have names or whole numbers, not 14.23."""
+    for j in ends:
+        if not _is_number(frame, j):
+            continue
+        if isinstance(frame.columns, np.ndarray):
+            values = np.asarray(frame.columns[:, j], dtype=np.float64)
+        else:
+            values = frame.column(j).cast(pa.float64()).drop_null().to_numpy()
+        odd = values[np.isfinite(values) & (values != np.round(values))]
+        if odd.size:
+            raise UserError(
+                f"{path} is no list of edges: column {frame.names[j]} holds numbers such as "
+                f"{odd[0]:g}, and the first two columns should hold the ends of an edge. "
+                f"--source and --target name other columns; madbayes cluster {path} finds the "
+                "clusters of a table."
+            )
 
 
 def _nodes(frame: Frame, j: int) -> np.ndarray:

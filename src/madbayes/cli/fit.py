@@ -10,8 +10,10 @@ import numpy as np
 
 from madbayes.cli.prepare import Table
 from madbayes.tables.errors import UserError
+from madbayes.tables.scaling import moments
 
 BLOCK = 16_384  # rows whose distances to all centres are held at a time
+ROUNDING = 1e-12  # standard deviations; a centre nearer to 0 than this is 0
 
 # Parameters of the library by the names that the command has for them.
 CALLED = {
@@ -44,6 +46,9 @@ class Answer:
     number: int = 0
     sizes: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
     centers: np.ndarray | None = None
+    telling: list[int] = field(
+        default_factory=list
+    )  # columns, those that tell clusters apart first
     penalty: float | None = None
     penalty_from: str = ""
     penalty_name: str = "penalty"
@@ -79,7 +84,8 @@ def fitted(model: Any, X: Any, **options: Any) -> tuple[Any, tuple[str, ...]]:
             if isinstance(error, TypeError) and not re.match(about, str(error)):
                 raise  # not about the data or the options: a mistake of ours
             raise UserError(in_options(str(error))) from error
-    notes = [str(w.message) for w in caught if not issubclass(w.category, DeprecationWarning)]
+    silent = (DeprecationWarning, RuntimeWarning)
+    notes = [str(w.message) for w in caught if not issubclass(w.category, silent)]
     return model, tuple(dict.fromkeys(map(in_options, notes)))
 
 
@@ -141,13 +147,19 @@ def clustering(
         if centers is None:  # clusters of any shape: the means of their rows
             centers = np.array([X[labels == c].mean(axis=0) for c in range(number)])
         centers = table.encoder.in_units(centers)
+    sizes = np.bincount(labels[labels >= 0], minlength=number)
+    middle, deviation = moments(table.values)
+    deviation = np.where(deviation > 0, deviation, 1.0)
+    centers = np.where(np.abs(centers) < ROUNDING * deviation, 0.0, centers)
+    apart = sizes @ ((centers - middle) / deviation) ** 2
     answer = Answer(
         verb,
         model,
         labels,
         number=number,
-        sizes=np.bincount(labels[labels >= 0], minlength=number),
+        sizes=sizes,
         centers=centers,
+        telling=np.argsort(-np.round(apart, 9), kind="stable").tolist(),
         penalty=_number(getattr(model, "penalty_", getattr(model, "resolution_", None))),
         penalty_from=penalty_from,
         objective=float(getattr(model, "objective_", getattr(model, "inertia_", math.nan))),

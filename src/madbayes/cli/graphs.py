@@ -60,8 +60,8 @@ def graph(
     """Find the communities of a graph.
 
     Directions do not matter, and edges that occur again add up. Prints the communities, and writes
-    labels.csv (one line per node), clusters.csv, summary.json, model.npz, report.html and path.png
-    (how the number of clusters depends on the resolution).
+    labels.csv (one line per node), clusters.csv, summary.json, model.npz and report.html; with
+    --plot also path.png (how the number of clusters depends on the resolution).
 
     Example: madbayes graph friends.csv --out friends
     """

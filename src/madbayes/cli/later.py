@@ -52,8 +52,9 @@ def predict(
     """Find the clusters of new rows, by a model that was found before.
 
     The new file needs the same columns, in any order; they are scaled as those of the first were.
-    Writes the id (or row), cluster, distance, second (the next nearest cluster) and novelty (how
-    many of the fitted rows are as far out, from 0 to 1).
+    Writes the id (or row), cluster, distance, second (the next nearest cluster) and
+    novelty_p_value: the share of rows like those of the fit that are as far out as this one.
+    Small is novel: 0.5 is usual, 0.001 is a row that only one in a thousand would be like.
 
     Example: madbayes predict madbayes-out/model.npz new.csv --out new-labels.csv
     """

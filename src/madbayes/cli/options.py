@@ -139,7 +139,14 @@ class Output(Talk):
         bool, typer.Option("--table", help="Also write table.csv: FILE with the cluster beside it.")
     ] = False
     report: Annotated[bool, typer.Option("--report/--no-report", help="Write report.html.")] = True
-    plot: Annotated[bool, typer.Option("--plot/--no-plot", help="Draw the pictures.")] = True
+    plot: Annotated[
+        bool | None,
+        typer.Option(
+            "--plot/--no-plot",
+            help="Also draw pictures as PNG files, with matplotlib (madbayes path does so anyway).",
+            show_default=False,
+        ),
+    ] = None
 
 
 def verb(app: typer.Typer) -> Callable[[Callable[..., None]], Callable[..., None]]:

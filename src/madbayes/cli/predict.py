@@ -16,7 +16,7 @@ from madbayes._storage.prepared import Prepared
 from madbayes.cli.answer import label_rows
 from madbayes.cli.fit import Answer, nearness, novelty, patterns
 from madbayes.cli.prepare import about_gaps, rows_with_gaps, strange_cells
-from madbayes.cli.run import Voice, identifiers
+from madbayes.cli.run import Voice, about_ids, identifiers
 from madbayes.cli.show import count
 from madbayes.cli.write import number, safe, whole_file
 from madbayes.tables.cells import TableColumn, texts
@@ -54,7 +54,7 @@ def predict_file(voice: Voice, request: Request) -> None:
         with voice.status(f"reading {called(request.file)}"):
             frame = read(*files, skip_rows=request.skip_rows)
             values, rows, notes = new_rows(frame, model, request)
-        voice.notes([*frame.notes, *notes])
+        voice.notes([*frame.notes, *notes, *about_ids(frame, request.id)])
         with voice.progress(f"predicting {count(len(values), 'row')}"):
             answer = answer_for(model, values, request.novel)
         key, ids = identifiers(frame, request.id)

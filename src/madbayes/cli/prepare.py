@@ -68,8 +68,10 @@ def prepare(
     scale = "no" if metric != "euclidean" and standardize == "auto" else standardize
     encoder = TableEncoder(kinds, scale=scale, na=tuple(wishes.na), missing="mean")
     values = _learn(encoder, frame, out)
-    if not logs and any(column.log for column in encoder.used_columns_):
-        plain = {c.name: "number" for c in encoder.used_columns_ if c.log and c.name not in kinds}
+    if not logs and any(column.transform for column in encoder.used_columns_):
+        plain = {
+            c.name: "number" for c in encoder.used_columns_ if c.transform and c.name not in kinds
+        }
         encoder.set_params(kinds={**kinds, **plain})
         values = _learn(encoder, frame, out)
     strange = strange_cells(frame, encoder, wishes.na)

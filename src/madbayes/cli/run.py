@@ -4,6 +4,7 @@ import inspect
 import os
 import sys
 import traceback
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import typer
 from rich.console import Console
 from rich.text import Text
@@ -84,7 +86,10 @@ def explained(talk: Talk) -> Iterator[Voice]:
         return typer.Exit(code)
 
     try:
-        yield voice
+        with warnings.catch_warnings():
+            # Overflow in one column and the like: what matters for the answer is among the notes.
+            warnings.simplefilter("ignore", RuntimeWarning)
+            yield voice
     except UserError as error:
         raise fail(str(error)) from None
     except MemoryError:
@@ -141,12 +146,13 @@ def table_verb(
     """Read a table, fit, write everything, and show what was found."""
     with explained(output) as voice:
         reading.check()
-        check_folder(output.out, output.force)
         name = called(reading.file)
+        check_folder(output.out, output.force, name)
+        plot = verb == "path" if output.plot is None else output.plot
         with given(reading.file) as files:
             with voice.status(f"reading {name}"):
                 task = load_task(files, reading, metric, by, logs=logs, gaps=gaps, mixed=mixed)
-            voice.notes(task.table.notes)
+            voice.notes([*task.table.notes, *about_ids(task.frame, reading.id)])
             n, d = task.X.shape
             with all_or_nothing(output.out, output.force) as scratch:
                 with voice.progress(f"clustering {count(n, 'row')} of {count(d, 'column')}"):
@@ -156,7 +162,7 @@ def table_verb(
                     from madbayes.cli.answer import write_answer
 
                     headline = f"{name}: {count(answer.number, answer.of)}"
-                    drawn = draw(scratch, task, answer, headline) if output.plot else []
+                    drawn = draw(scratch, task, answer, headline) if plot else []
                     summary = summarize(verb, name, task.table, answer)
                     write_answer(scratch, task, answer, output, summary, name)
         table = task.table
@@ -169,7 +175,7 @@ def table_verb(
             console.print(Text(harmless(f"Written to {output.out}: {written}")))
 
         voice.result(summary, tell)
-        if output.plot and not drawn:
+        if plot and not drawn:
             voice.notes(['the pictures need matplotlib: pip install "madbayes[plot]"'])
 
 
@@ -217,6 +223,18 @@ def identifiers(frame: Frame, name: str | None) -> tuple[str, Any]:
     if name is None:
         return "row", range(1, frame.n_rows + 1)
     return name, Cells(frame.column(resolve(frame, [name], "--id", whole=True)[0]))
+
+
+def about_ids(frame: Frame, name: str | None) -> list[str]:
+    """A note where --id does not tell rows apart."""
+    if name is None:
+        return []
+    column = frame.column(resolve(frame, [name], "--id", whole=True)[0])
+    again = len(column) - pc.count_distinct(column, mode="all").as_py()
+    if not again:
+        return []
+    rows = "row has" if again == 1 else "rows have"
+    return [f"--id {name} is not unique: {again:,} {rows} an id that an earlier row has"]
 
 
 def _weights(frame: Frame, name: str, rows: np.ndarray) -> np.ndarray:

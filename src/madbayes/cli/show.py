@@ -23,11 +23,11 @@ def show(
     console: Console, answer: Answer, title: str, names: tuple[str, ...], standardized: bool
 ) -> None:
     """Clusters, sizes and centres as a table; penalty and objective below it."""
-    n_columns = min(len(names), MOST_COLUMNS)
-    while n_columns > 1 and not _fits(console, _clusters(answer, title, names[:n_columns])):
-        n_columns -= 1
-    console.print(_clusters(answer, title, names[:n_columns]))
-    if hidden := _hidden(answer, n_columns, len(names)):
+    columns = (answer.telling or list(range(len(names))))[:MOST_COLUMNS]
+    while len(columns) > 1 and not _fits(console, _clusters(answer, title, names, columns)):
+        columns.pop()
+    console.print(_clusters(answer, title, names, columns))
+    if hidden := _hidden(answer, len(columns), len(names)):
         console.print(Text(hidden, style="dim"))
     console.print(_facts(answer))
     if standardized and names:
@@ -41,14 +41,16 @@ def _fits(console: Console, table: RichTable) -> bool:
     return console.measure(table).maximum < console.width
 
 
-def _clusters(answer: Answer, title: str, names: tuple[str, ...]) -> RichTable:
+def _clusters(answer: Answer, title: str, names: tuple[str, ...], columns: list[int]) -> RichTable:
+    """The `columns` that tell the clusters apart, in the order of the file."""
+    columns = sorted(columns)
     table = RichTable(title=Text(harmless(title)), title_justify="left")
-    for heading in ("label", "size", "share", *answer.per_cluster, *names):
+    for heading in ("label", "size", "share", *answer.per_cluster, *[names[j] for j in columns]):
         table.add_column(Text(harmless(heading)), justify="right")
     total = max(len(answer.labels), 1)
     for label in _shown(answer):
         size = int(answer.sizes[label])
-        center = [] if answer.centers is None else answer.centers[label][: len(names)]
+        center = [] if answer.centers is None else answer.centers[label][columns]
         further = (_short(values[label]) for values in answer.per_cluster.values())
         cells = (str(label), f"{size:,}", f"{size / total:.1%}", *further, *map(_short, center))
         table.add_row(*cells)
@@ -56,7 +58,10 @@ def _clusters(answer: Answer, title: str, names: tuple[str, ...]) -> RichTable:
 
 
 def _short(value: Any) -> str:
-    return f"{value:,}" if isinstance(value, int) else f"{value:.4g}"
+    """Three digits, as many as a reader compares; numbers from 1,000 on without decimals."""
+    if isinstance(value, int) or 1000 <= abs(value) < 1e7:
+        return f"{value:,.0f}"
+    return f"{value:.3g}"
 
 
 def _shown(answer: Answer) -> list[int]:
@@ -72,7 +77,7 @@ def _hidden(answer: Answer, n_columns: int, n_columns_in_all: int) -> str:
         what = count(2, answer.of)[2:]
         parts.append(f"the {MOST_CLUSTERS} largest of {answer.number} {what}")
     if n_columns < n_columns_in_all:
-        parts.append(f"the first {n_columns} of {n_columns_in_all} columns")
+        parts.append(f"the {n_columns} of {n_columns_in_all} columns that tell them apart best")
     return f"Shown: {' and '.join(parts)}; all are in centers.csv." if parts else ""
 
 

@@ -38,7 +38,8 @@ def cluster_spread(
     with explained(output) as voice:
         reading.check()
         refuse(reading, output, model)
-        check_folder(output.out, output.force)
+        name = ", ".join(str(path) for path in reading.file)
+        check_folder(output.out, output.force, name)
         with connected(scheduler) as dd:
             table = opened(dd, reading)
             weight = None if reading.weights is None else table[reading.weights]
@@ -64,7 +65,7 @@ def cluster_spread(
                 summary: dict[str, Any] = {
                     "tool": TOOL,
                     "verb": "cluster",
-                    "file": ", ".join(str(path) for path in reading.file),
+                    "file": name,
                     "command": command_line(),
                     "n_rows": int(sizes.sum()),
                     "columns_used": names,

@@ -74,7 +74,7 @@ def cluster(
 
     With no options at all it finds out how many there are, and says how sure that is. Prints them,
     and writes labels.csv (one line per row of FILE), centers.csv, summary.json, model.npz (for
-    madbayes predict), report.html (for a browser) and pictures.
+    madbayes predict) and report.html (for a browser); with --plot also pictures.
 
     Example: madbayes cluster penguins.csv --id name --out penguins
     """

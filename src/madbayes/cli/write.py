@@ -32,8 +32,9 @@ MOST_SUMMARY = 2**28  # bytes of a summary that are read
 ATTEMPTS = 100  # to take the place of a folder that others replace at the same time
 
 
-def check_folder(folder: Path, force: bool) -> None:
-    """Refuse a folder that holds what we did not write, before any work is done."""
+def check_folder(folder: Path, force: bool, file: str | None = None) -> None:
+    """Refuse, before any work is done, a folder that holds what we did not write, or the results of
+    another table than `file`."""
     if folder.is_symlink() or not folder.exists():
         parent = folder.absolute().parent
         while not parent.exists():
@@ -51,6 +52,12 @@ def check_folder(folder: Path, force: bool) -> None:
         raise UserError(
             f"--out {folder} already holds files that madbayes did not write there ({listed}). "
             "Name another folder, or add --force to write beside them."
+        )
+    other = _summary(folder).get("file", file)
+    if file is not None and other != file:
+        raise UserError(
+            f"--out {folder} holds the results of {other}. Name another folder for those of "
+            f"{file}, or add --force to replace them."
         )
 
 
@@ -80,15 +87,23 @@ def _ours(folder: Path) -> set[str]:
     A summary may come from somebody else: of what it lists only files count that this program
     writes and that lie in the folder itself, not behind a link.
     """
-    if not _is_plain(folder / SUMMARY):
+    try:
+        listed = {SUMMARY, *_summary(folder)["files"]}
+    except (KeyError, TypeError):
         return set()
+    return {name for name in WRITTEN & listed if _is_plain(folder / name)}
+
+
+def _summary(folder: Path) -> dict[str, Any]:
+    """The summary that an earlier run left in the folder; empty where there is none of ours."""
+    if not _is_plain(folder / SUMMARY):
+        return {}
     try:
         with (folder / SUMMARY).open(encoding="utf-8") as stream:
             summary = json.loads(stream.read(MOST_SUMMARY))
-        listed = {SUMMARY, *summary["files"]} if summary["tool"] == TOOL else set()
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
-        return set()
-    return {name for name in WRITTEN & listed if _is_plain(folder / name)}
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return summary if isinstance(summary, dict) and summary.get("tool") == TOOL else {}
 
 
 def _is_plain(path: Path) -> bool:

@@ -136,6 +136,16 @@ class EncodedRows:
         return out
 
     @cached_property
+    def rounding(self) -> np.ndarray:
+        """The variance that rounding leaves in SQUARED columns: step²/12, where step is the
+        smallest gap between two values of the column; 0 for other columns."""
+        found = np.zeros(self.T.shape[1])
+        for j in np.flatnonzero(self.layout.family == SQUARED):
+            gaps = np.diff(np.unique(self.T[self.P[:, self.layout.block[j]] > 0, j]))
+            found[j] = gaps.min(initial=np.inf) ** 2 / 12 if gaps.size else 0.0
+        return found
+
+    @cached_property
     def second_moments(self) -> np.ndarray:
         """Σ w v² of each column."""
         return np.asarray(np.einsum("i,ij,ij->j", self.w, self.T, self.T))

@@ -160,7 +160,7 @@ def number_of(rows: EncodedRows, encoder: Any, options: Options, run: Run, path:
     if options.hint is not None:
         fewest, most = -(-2 * options.hint // 3), 3 * options.hint // 2
         fewest, most = (min(v, options.cap or v) for v in (fewest, most))
-    return find_number(centred(rows), encoder, fewest, most, options.random_state, run)
+    return find_number(centred(rows), encoder, fewest, most, options.random_state)
 
 
 def centred(rows: EncodedRows) -> EncodedRows:

@@ -4,14 +4,14 @@
 2. *Ladder.* Many small clusters of the first half, merged one by one at the least exact cost. Each
    number is polished by passes; with "mixed", numbers are divided by their spread within clusters.
 3. *Description length.* A test row costs -log Σ_c π_c p(x | c) nats. gain(k): what k clusters save
-   for each row, compared with one cluster.
-4. *Noise.* The same for tables without clusters: every column keeps its values and gaps, numbers
-   also keep their rank correlations, and all else is permuted. What noise gains is what the shape
-   of single columns and straight-line correlation explain.
+   for each row, compared with one cluster. No cluster is narrower than rounding leaves it, and one
+   row may be in no cluster, so that single rows cost a bounded number of nats.
+4. *Noise.* The same for tables without clusters (`null_tables.py`): permuted columns, and columns
+   that are only correlated. What the better described of the two gains is no evidence.
 5. *Number.* The smallest k whose gain over noise is within one standard error of the best, up to
    where the rows themselves stop gaining; 1 where the gain is not clearly above that of noise.
 6. *More?* Where the rows gain beyond k, noise is made again within the k clusters: a larger number
-   has to gain more than that. So long as one does, it takes the place of k.
+   has to gain RISE standard errors more than that. So long as one does, it takes the place of k.
 
 The evidence is the share of splits that alone would say the same number.
 """
@@ -20,13 +20,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.special import gammaln, logsumexp
-from scipy.stats import norm, rankdata
 
 from madbayes._rows.progress import Stage
-from madbayes._rows.threads import Run
+from madbayes._rows.threads import together
 from madbayes._search.price import fixed
 from madbayes.divergences.families import EncodedRows
 from madbayes.divergences.kernels import BERNOULLI, GAMMA, POISSON, SHARE, SQUARED
+from madbayes.divergences.null_tables import Null, nulls, within
 from madbayes.divergences.space import DivergenceSpace
 from madbayes.divergences.table import ColumnEncoder
 from madbayes.howmany.staircase import Choice, Staircase, Strength
@@ -40,9 +40,9 @@ POLISH = 4  # passes for each number
 PRIOR = 1.0  # rows at the overall mean that every cluster has beside its own
 SPREAD_PRIOR = 4.0  # … and at the pooled spread
 THINNEST = 1e-4  # a spread below this share of the variance of all rows is rounding
-CLEAR = 3.0  # standard deviations of both that the gain has to be above noise
-STRONG, MODERATE = 3.0, 2.0  # times as clear for such evidence
-CLIMBS, RISE = 4, 2.0  # times that a larger number is tried, and standard errors it has to gain
+CLEAR = 3.0  # standard deviations of a split that the gain has to be above noise
+STRONG, MODERATE = 4.0, 2.0  # times as clear for such evidence
+CLIMBS, RISE = 4, 4.0  # larger numbers that are tried, and standard errors each has to gain
 MIN_ROWS = 16  # fewer rows are one cluster
 
 
@@ -80,7 +80,7 @@ def pooled_variance(rows: EncodedRows, labels: np.ndarray, k: int) -> np.ndarray
     count = (rows.P > 0).sum(axis=0)[layout.block]
     share = np.maximum(count - k, 1) / np.maximum(count, 1)
     floor = np.where(total > 0, THINNEST * total / mass, 0.5)
-    return np.asarray(np.maximum(within / mass / share, floor))
+    return np.asarray(np.maximum(within / mass / share, np.maximum(floor, rows.rounding)))
 
 
 def gamma_shapes(rows: EncodedRows, labels: np.ndarray, k: int) -> np.ndarray:
@@ -226,60 +226,8 @@ def cluster_variances(
         pooled = np.full(len(pooled), pooled[j].mean() if j.any() else 1.0)
         within = np.repeat(within[:, j].sum(axis=1, keepdims=True), len(pooled), axis=1)
         mass = np.repeat(mass[:, j].sum(axis=1, keepdims=True), len(pooled), axis=1)
-    return (within + SPREAD_PRIOR * pooled) / (mass + SPREAD_PRIOR)
-
-
-def without_clusters(
-    rows: EncodedRows, how: ColumnEncoder, rng: np.random.RandomState
-) -> EncodedRows:
-    """4. The table with the same columns, and nothing between them but the rank correlations of
-    numbers."""
-    first = np.r_[0, np.cumsum(how.widths)]
-    T, block = rows.T.copy(), rows.layout.block
-    ranked = [j for j, kind in enumerate(how.kinds) if kind in ("squared", "gamma", "poisson")]
-    order = correlated_noise(rows, [first[j] for j in ranked], rng) if len(ranked) > 1 else None
-    for j in range(len(how.widths)):
-        columns = slice(first[j], first[j + 1])
-        there = np.flatnonzero(rows.P[:, block[first[j]]] > 0)
-        if how.divergence == "multinomial":
-            there = np.arange(rows.n)
-        if order is None or j not in ranked:
-            T[there, columns] = rows.T[rng.permutation(there), columns]
-            continue
-        place = np.argsort(np.argsort(order[there, ranked.index(j)], kind="stable"), kind="stable")
-        T[there, first[j]] = np.sort(rows.T[there, first[j]])[place]
-    if how.divergence == "multinomial":
-        return replace(rows, T=T, P=T.sum(axis=1, keepdims=True))
-    return replace(rows, T=T)
-
-
-def without_more_clusters(
-    rows: EncodedRows, labels: np.ndarray, how: ColumnEncoder, rng: np.random.RandomState
-) -> EncodedRows:
-    """6. The same within each cluster."""
-    T, P = np.empty_like(rows.T), np.empty_like(rows.P)
-    for c in range(int(labels.max()) + 1):
-        inside = np.flatnonzero(labels == c)
-        part = without_clusters(rows.take(inside), how, rng)
-        T[inside], P[inside] = part.T, part.P
-    return replace(rows, T=T, P=P)
-
-
-def correlated_noise(
-    rows: EncodedRows, columns: list[int], rng: np.random.RandomState
-) -> np.ndarray:
-    """Normal draws with the correlations of the normal scores of these columns."""
-    scores = np.zeros((rows.n, len(columns)))
-    for at, j in enumerate(columns):
-        there = rows.P[:, rows.layout.block[j]] > 0
-        ranks = rankdata(rows.T[there, j])
-        scores[there, at] = norm.ppf(ranks / (len(ranks) + 1))
-    scores -= scores.mean(axis=0)
-    sd = scores.std(axis=0)
-    C = (scores.T @ scores) / rows.n / np.outer(np.where(sd > 0, sd, 1), np.where(sd > 0, sd, 1))
-    np.fill_diagonal(C, 1.0)
-    values, vectors = np.linalg.eigh(C)
-    return rng.standard_normal(scores.shape) @ (vectors * np.sqrt(np.maximum(values, 0.0))).T
+    found = (within + SPREAD_PRIOR * pooled) / (mass + SPREAD_PRIOR)
+    return np.maximum(found, rows.rounding)
 
 
 @dataclass(frozen=True)
@@ -297,7 +245,6 @@ def find_number(
     fewest: int,
     most: int | None,
     random_state: np.random.RandomState,
-    run: Run,
 ) -> Found:
     """Steps 1 to 5."""
     seed = random_state.randint(2**31 - 1)
@@ -312,9 +259,9 @@ def find_number(
     fewest, k, clear = min(fewest, top), min(fewest, top), 0.0
     if top > 1 and some.n >= MIN_ROWS:
         seeds = rng.randint(2**31 - 1, size=SPLITS)
-        table = Gains(some, how, range(1, top + 1), seeds, run)
-        gain = table.of(None)
-        noise = table.of(np.zeros(some.n, np.int64))
+        table = Gains(some, how, range(1, top + 1), seeds)
+        gain = table.of()
+        noise = table.of_noise()
         k = best_number(gain.mean(axis=0), gain - noise.mean(axis=0), noise, fewest)
         clear = clearness(gain[:, k - 1], noise[:, k - 1])
         if clear > CLEAR:
@@ -335,30 +282,38 @@ class Gains:
     how: ColumnEncoder
     numbers: range
     seeds: np.ndarray
-    run: Run
 
-    def of(self, labels: np.ndarray | None) -> np.ndarray:
-        """Of the rows themselves, or of rows without clusters beyond those of `labels`."""
+    def of_noise(self, labels: np.ndarray | None = None) -> np.ndarray:
+        """Of rows without clusters (beyond those of `labels`), by the kind of noise that gains more
+        for each number."""
+        kinds = nulls(self.how)
+        if labels is not None:
+            kinds = [within(labels, null) for null in kinds]
+        found = [self.of(null) for null in kinds]
+        return np.where(found[0].mean(axis=0) >= found[-1].mean(axis=0), found[0], found[-1])
+
+    def of(self, null: Null | None = None) -> np.ndarray:
+        """Of the rows themselves, or of rows that `null` makes of them."""
         stage = Stage("how many", len(self.seeds))
 
         def one(seed: int) -> np.ndarray:
-            found = self.split(np.random.RandomState(seed), labels)
+            found = self.split(np.random.RandomState(seed), null)
             stage.step()
             return found
 
-        return np.array(self.run(one, [int(seed) for seed in self.seeds]))
+        return np.array(together(one, [int(seed) for seed in self.seeds]))
 
-    def split(self, rng: np.random.RandomState, labels: np.ndarray | None) -> np.ndarray:
-        """One half tells of the other."""
-        rows, how = self.rows, self.how
-        order = rng.permutation(rows.n)
-        if labels is not None:
-            rows = without_more_clusters(rows, labels, how, rng)
-        half = rows.n // 2
-        fit, test = rows.take(np.sort(order[:half])), rows.take(np.sort(order[half:]))
+    def split(self, rng: np.random.RandomState, null: Null | None) -> np.ndarray:
+        """One part tells of the other."""
+        how, order = self.how, rng.permutation(self.rows.n)
+        rows = self.rows if null is None else null(self.rows, how, rng)
+        part = rows.n // 2
+        fit, test = rows.take(np.sort(order[:part])), rows.take(np.sort(order[part:]))
         rungs = ladder(fit, how, self.numbers, rng)
-        logs = [float(test.w @ held_out(fit, rungs[k].labels, test, how)) for k in self.numbers]
-        return (np.array(logs) - logs[0]) / test.w.sum()
+        logs = [held_out(fit, rungs[k].labels, test, how) for k in self.numbers]
+        # One row of the fit may be in no cluster: it is described as by one cluster.
+        logs = [np.logaddexp(each, logs[0] - np.log(fit.w.sum())) for each in logs]
+        return np.array([test.w @ (each - logs[0]) for each in logs]) / test.w.sum()
 
 
 def climb(
@@ -369,16 +324,15 @@ def climb(
         last = where_gains_end(gain)
         if last <= k:
             break
-        rung = ladder(table.rows, table.how, range(k, k + 1), rng)[k]
-        within = table.of(rung.labels)
-        more = (gain - gain[:, [k - 1]]) - (within - within[:, [k - 1]]).mean(axis=0)
-        error = standard_error(gain - gain[:, [k - 1]], within - within[:, [k - 1]])
+        inside = table.of_noise(ladder(table.rows, table.how, range(k, k + 1), rng)[k].labels)
+        more = (gain - gain[:, [k - 1]]) - (inside - inside[:, [k - 1]]).mean(axis=0)
+        error = standard_error(gain - gain[:, [k - 1]], inside - inside[:, [k - 1]])
         part = more.mean(axis=0)[k:last]
         top = int(np.argmax(part))
         larger = k + 1 + int(np.argmax(part >= part[top] - error[k + top]))
         if not more[:, larger - 1].mean() > RISE * error[larger - 1]:
             break
-        k, noise = larger, within
+        k, noise = larger, inside
     return k, noise
 
 
@@ -453,9 +407,9 @@ def choose(
 
 
 def clearness(gain: np.ndarray, noise: np.ndarray) -> float:
-    """How many standard deviations of both the gain is above noise; 0 if a split gains nothing."""
+    """Standard deviations of a split by which the gain is above noise; 0 if one gains nothing."""
     apart = float(gain.mean() - noise.mean())
-    spread = float(gain.std() + noise.std())
+    spread = float(np.sqrt(gain.var() + noise.var()))
     if not (gain.min() > 0 and apart > 0):
         return 0.0
     return apart / spread if spread > 0 else np.inf

@@ -6,24 +6,35 @@ with hard assignments. So "auto" needs no more than to minimise J at this λ ove
 
 1. Small clusters merged down to one: J(k) for every k, before rows are reassigned.
 2. Around the lowest of these, J(k) with rows reassigned and moved; further while it falls.
-3. The search (`elliptical_search`) at this λ, from the best of them; the staircase takes in what it
-   finds.
-4. *Are they groups?* Rows that are not Gaussian (heavy tails, a crescent) repay several ellipses
-   too. So pairs of clusters are looked at along the line that tells them best apart (Fisher 1936):
-   where there are fewer rows half-way than on each side, as in `links`, they are apart. If no two
-   of them are, the evidence is weak, and it says why.
+3. The search (`search.py`) at this λ, from the best of them; the staircase takes in what it finds.
+
+ICL assumes that clusters are Gaussian. A ring, a crescent or a heavy tail repays several ellipses
+too, and the more rows there are, the surer ICL is of them. So the strength of the evidence does not
+come from ICL but from two questions:
+
+4. *Are they apart?* Each cluster and the one nearest to it are looked at along the line that tells
+   them best apart (Fisher 1936). They are apart if there are fewer rows half-way than on each side.
+5. *Are they found again?* Each half of the rows is searched alone; its clusters divide all rows.
+   The agreement is the mean adjusted Rand index with the division that was found.
+
+Strong evidence needs both for every cluster, moderate evidence for every second one. It is weak,
+too, where clusters have few rows for their parameters: two groups in many columns then stay one
+ellipse in the whole and in its halves, because no division repays a further covariance.
 """
 
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from sklearn.metrics import adjusted_rand_score
 
 from madbayes._model.fitting import Options
 from madbayes._partition.seeding import draw_order
 from madbayes._rows.progress import Stage
 from madbayes._rows.rows import Rows
+from madbayes._rows.threads import patient
 from madbayes._search.driver import by_size
+from madbayes.elliptical import ellipse_kernels as kernels
 from madbayes.elliptical.search import Result, cells, find, finish, sample, search, settle
 from madbayes.elliptical.space import (
     Division,
@@ -37,22 +48,53 @@ from madbayes.elliptical.space import (
     terms,
 )
 from madbayes.howmany.links import WINDOW
-from madbayes.howmany.staircase import Choice, Staircase, in_words
+from madbayes.howmany.staircase import Choice, Staircase, Strength
 
 LEAST = 12.5  # of few rows in one column, pairs that happen to be close would repay less
 AROUND = 2  # numbers on each side of the best that are looked at
 VALLEY = 3.0  # standard deviations: the line was chosen on the rows that are counted
-DOUBT = 1 / 3  # the most support without a valley
+ALL, HALF = 1.0, 0.5  # share of clusters that are apart, for strong and for moderate evidence
+AGAIN, PARTLY = 0.8, 0.5  # adjusted Rand index with what the halves find, for the same
+ROWS_PER_PARAMETER = 2.0  # of a cluster; with fewer the number that ICL finds is too small
+HALF_EFFORT = 0.3  # patience of the search in a half, as a share of the whole one's
 ONE_CLOUD = (
     "No two of these clusters have a valley between them: they may be parts of one cloud that is "
     "not Gaussian. NeighborCut() finds groups of any shape"
 )
-DECISIVE = 10.0  # a difference of J, 2 log of a Bayes factor, that leaves no doubt (Kass & Raftery)
+FEW_ROWS = (
+    "There are few rows for a covariance of so many columns, so the number may be too small. "
+    "DPMeans() needs fewer"
+)
+
+
+def parameters(d: int) -> float:
+    """Of a cluster: mean, covariance and share."""
+    return d * (d + 3) / 2 + 1
 
 
 def information_price(d: int, total: float) -> float:
     """λ of ICL: parameters of a cluster times log n."""
-    return max((d * (d + 3) / 2 + 1) * float(np.log(max(total, 1.0))), LEAST)
+    return max(parameters(d) * float(np.log(max(total, 1.0))), LEAST)
+
+
+def bounds(hint: int | None, most: int) -> tuple[int, int]:
+    """The least and the largest number that are considered: all, or two thirds to three halves of
+    a hint."""
+    if hint is None:
+        return 1, most
+    return min(-(-2 * hint // 3), most), min(hint + max(1, hint // 2), most)
+
+
+def find_once(
+    space: Space, hint: int | None, rng: np.random.RandomState, *, max_iter: int, effort: float
+) -> tuple[Result, dict[int, Division]]:
+    """Steps 1 to 3 from one start: what the search found, and the divisions it began with."""
+    low, high = bounds(hint, space.most)
+    small = cells(space, 0 if hint is None else high, rng)
+    divisions = staircase(space, small, min(low, small.k), min(high, small.k))  # 1. and 2.
+    best = min(divisions.values(), key=space.objective)
+    here = space if hint is None else replace(space, price=None, most=best.k)
+    return search(here, best, rng, max_iter=max_iter, effort=effort), divisions  # 3.
 
 
 def find_number(
@@ -64,40 +106,28 @@ def find_number(
     max_iter: int,
     effort: float,
 ) -> tuple[Result, Staircase]:
-    """Steps 1 to 3 at λ = `space.price`; with a hint, the number is near it whatever λ says."""
+    """All steps at λ = `space.price`; with a hint, the number is near it whatever λ says."""
     assert space.price is not None
-    low, high = 1, space.most
-    if hint is not None:
-        low, high = min(-(-2 * hint // 3), high), min(hint + max(1, hint // 2), high)
     some = sample(space, rng)
-    found: list[tuple[Result, dict[int, Division]]] = []
-    for _ in range(n_init):
-        small = cells(some, 0 if hint is None else high, rng)
-        divisions = staircase(some, small, min(low, small.k), min(high, small.k))  # 1. and 2.
-        k = min(divisions, key=lambda k: some.objective(divisions[k]))
-        here = some if hint is None else replace(some, price=None, most=k)
-        result = search(here, divisions[k], rng, max_iter=max_iter, effort=effort)  # 3.
-        found.append((result, divisions))
+    how: dict[str, Any] = {"max_iter": max_iter, "effort": effort}
+    found = [find_once(some, hint, rng, **how) for _ in range(n_init)]
     result, divisions = min(found, key=lambda f: some.objective(f[0][0]))
-    there, here = (space, some)
-    if hint is not None:
-        there, here = (replace(s, price=None, most=result[0].k) for s in (space, some))
-    result = result if some is space else finish(there, here, result, rng, max_iter=max_iter)
-    errors = {k: division.error for k, division in divisions.items()}
+    if some is not space:
+        there, here = space, some
+        if hint is not None:
+            there, here = (replace(s, price=None, most=result[0].k) for s in (space, some))
+        result = finish(there, here, result, rng, max_iter=max_iter)
     now, history, converged = result
+    errors = {k: division.error for k, division in divisions.items()}
     errors[now.k] = min(now.error, errors.get(now.k, np.inf))
-    numbers = sorted(errors)
-    path = Staircase.build(numbers, [errors[k] for k in numbers])
+    path = Staircase.build(sorted(errors), [errors[k] for k in sorted(errors)])
     price, step = space.price, path.step_of(now.k)
     if hint is not None and step is not None:  # a penalty at which this is the best number
         price = float(np.clip(price, path.price_low[step], path.price_high[step]))
         history = [value + price * now.k for value in history]
-    choice = judge(errors, now.k, price)
-    if now.k > 1 and not any_valley(space, now):  # 4.
-        support = min(choice.support, DOUBT)
-        choice = replace(choice, support=support, strength=in_words(support), remarks=(ONE_CLOUD,))
-    path = replace(path, choice=choice)
-    return (now, history, converged), path
+    halves = find_again(some, hint, rng, **how) if now.k > 1 else []  # 5.
+    choice = judge(space, now, errors, price, halves)
+    return (now, history, converged), replace(path, choice=choice)
 
 
 def staircase(space: Space, small: Division, low: int, high: int) -> dict[int, Division]:
@@ -126,30 +156,67 @@ def staircase(space: Space, small: Division, low: int, high: int) -> dict[int, D
     return found
 
 
-def judge(errors: dict[int, float], k: int, price: float) -> Choice:
-    """The evidence for k, against the best of the other numbers."""
+def find_again(
+    space: Space, hint: int | None, rng: np.random.RandomState, *, max_iter: int, effort: float
+) -> list[tuple[Space, Division]]:
+    """5. What each half of the rows finds alone, by steps 1 to 3."""
+    side = rng.permutation(len(space.Y)) % 2
+    found = []
+    for rows in (np.flatnonzero(side == s) for s in (0, 1)):
+        w = space.w[rows]
+        price = information_price(space.Y.shape[1], float(w.sum()))
+        half = replace(space, Y=space.Y[rows], w=w, price=price, most=min(space.most, len(rows)))
+        result, _ = find_once(half, hint, rng, max_iter=max_iter, effort=HALF_EFFORT * effort)
+        found.append((half, result[0]))
+    return found
+
+
+def judge(
+    space: Space,
+    now: Division,
+    errors: dict[int, float],
+    price: float,
+    halves: list[tuple[Space, Division]],
+) -> Choice:
+    """4. and 5. The evidence for this division, and the numbers that come next by ICL."""
     value = {j: errors[j] + price * j for j in errors}
-    others = sorted((j for j in value if j != k), key=lambda j: (value[j], j))
-    gap = min((value[j] - value[k] for j in others), default=DECISIVE)
-    support = float(np.clip(gap / DECISIVE, 0.0, 1.0))
-    if k == 1:
+    others = sorted((j for j in value if j != now.k), key=lambda j: (value[j], j))
+    common: dict[str, Any] = {
+        "number": now.k,
+        "price": price,
+        "runners_up": tuple((j, -value[j]) for j in others[:5]),
+        "score": -value[now.k],
+    }
+    if now.k == 1:
         reason = "no division repays the parameters of its clusters"
-    else:
-        reason = f"classification likelihood, {gap:.3g} ahead of the next number"
+        return Choice(strength="none", support=0.0, reason=reason, **common)
+    apart = share_apart(space, now)
+    agreement = max(0.0, float(np.mean([agree(space, now, half, d) for half, d in halves])))
+    strength: Strength = "weak"
+    enough = float(now.W.mean()) >= ROWS_PER_PARAMETER * parameters(space.Y.shape[1])
+    if enough and apart >= HALF and agreement >= PARTLY:
+        strength = "strong" if apart >= ALL and agreement >= AGAIN else "moderate"
     return Choice(
-        number=k,
-        price=price,
-        strength="none" if k == 1 else in_words(support),
-        support=support if k > 1 else 0.0,
-        reason=reason,
-        runners_up=tuple((j, -value[j]) for j in others[:5]),
-        score=-value[k],
+        strength=strength,
+        support=apart * agreement,
+        reason=f"{apart:.0%} of the clusters have a valley towards the next one",
+        stability=float(np.mean([d.k == now.k for _, d in halves])),
+        agreement=agreement,
+        remarks=(() if enough else (FEW_ROWS,)) + (() if apart > 0 else (ONE_CLOUD,)),
+        **common,
     )
 
 
-def any_valley(space: Space, now: Division) -> bool:
-    """4. Whether some cluster is apart from its nearest one; those farthest from it come first."""
-    pairs = []
+def agree(space: Space, now: Division, half: Space, found: Division) -> float:
+    """5. The adjusted Rand index between a division and the one by the clusters of a half."""
+    labels = np.zeros(len(space.Y), np.int64)
+    patient(kernels.assign, space.Y, found.C, found.A, *terms(half, found), labels)
+    return float(adjusted_rand_score(now.labels, labels))
+
+
+def share_apart(space: Space, now: Division) -> float:
+    """4. The share of clusters that have a valley between them and the nearest other one."""
+    apart = 0
     for a in range(now.k):
         gap = now.C - now.C[a]
         scatter = (now.S + now.S[a]) + space.phi * np.eye(gap.shape[1])
@@ -157,11 +224,8 @@ def any_valley(space: Space, now: Division) -> bool:
         length = np.einsum("cd,cd->c", gap, line) * (now.W + now.W[a])
         length[a] = np.inf
         b = int(np.argmin(length))
-        pairs.append((length[b], a, b, line[b]))
-    return any(
-        valley(space, now.labels, a, b, line) > VALLEY
-        for _, a, b, line in sorted(pairs, key=lambda pair: (-pair[0], pair[1]))
-    )
+        apart += valley(space, now.labels, a, b, line[b]) > VALLEY
+    return apart / now.k
 
 
 def valley(space: Space, labels: np.ndarray, a: int, b: int, line: np.ndarray) -> float:

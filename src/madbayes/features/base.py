@@ -10,6 +10,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_array, check_random_state
 from sklearn.utils.validation import check_is_fitted
 
+from madbayes._model.callbacks import CallbacksMixin
 from madbayes._model.dispatch import anywhere
 from madbayes._model.fitting import check_effort, forget
 from madbayes._rows.checks import check_count, check_penalty, check_rows
@@ -24,7 +25,9 @@ from madbayes.features.table import Table, check_table_to_fit, open_table
 TIE = 1e-12  # of a row's sum of squares: errors that differ by less are equal up to rounding
 
 
-class FeaturesMixin(SaveMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+class FeaturesMixin(
+    SaveMixin, CallbacksMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
+):
     """Estimators with `components_` and `assignments_`."""
 
     _reads_blocks = True

@@ -18,7 +18,6 @@ directions that hold more than noise.
 """
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -33,7 +32,7 @@ from madbayes.features.allocation import Allocation
 from madbayes.features.search import polish, search
 from madbayes.features.solve import Found
 from madbayes.features.table import Table, check_table_to_fit, main_directions
-from madbayes.howmany.staircase import Choice, Staircase, in_words, plateau
+from madbayes.howmany.staircase import Staircase, plateau
 
 MOST = 30  # features
 MAX_ROWS = 10_000
@@ -204,34 +203,23 @@ def choose(path: Staircase, table: Table, rest: float) -> Staircase:
     i = int(np.argmax(scores))
     if not scores[i] > 0:
         price = 1.5 * float(max(edge[0], path.price_low[0])) or 1.0  # every row zero: any price
-        choice = Choice(
-            *(0, price, "none", 0.0),
-            "no feature saves more than features of noise do",
-            of="feature",
-        )
-    else:
-        K = int(path.number[i])
-        others = [j for j in np.argsort(-scores, kind="stable") if j != i and scores[j] > 0]
-        support = float(1 - floor[i] / high[i])
-        groups = grouped(table, path.labels[i], float(path.objective[i]) / table.unit - rest)
+        reason = "no feature saves more than features of noise do"
+        return path.decide(0, reason, scores={}, support=0.0, price=price)
+    groups = grouped(table, path.labels[i], float(path.objective[i]) / table.unit - rest)
+    reason = f"each saves {high[i] / floor[i]:.3g} times what one more would, or noise"
+    if groups:
         reason = (
             f"the rows form {groups} groups and do not add up: a clustering such as DPMeans fits "
             "better"
-            if groups
-            else f"each saves {high[i] / floor[i]:.3g} times what one more would, or noise"
         )
-        choice = Choice(
-            number=K,
-            price=float(np.sqrt(floor[i]) * np.sqrt(high[i])),
-            strength=in_words(support),
-            support=support,
-            reason=reason,
-            runners_up=tuple((int(path.number[j]), float(scores[j])) for j in others[:5]),
-            score=float(scores[i]),
-            of="feature",
-        )
-    numbered = {int(K): float(score) for K, score in zip(path.number, scores, strict=True)}
-    return replace(path, choice=choice, scores=numbered)
+    positive = {int(path.number[j]): float(scores[j]) for j in np.flatnonzero(scores > 0)}
+    return path.decide(
+        int(path.number[i]),
+        reason,
+        scores=positive,
+        support=float(1 - floor[i] / high[i]),
+        price=float(np.sqrt(floor[i]) * np.sqrt(high[i])),
+    )
 
 
 def grouped(table: Table, Z: np.ndarray, error: float) -> int:

@@ -7,13 +7,14 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.base import BaseEstimator
 
+from madbayes._model.callbacks import CallbacksMixin
 from madbayes._rows.checks import check_count, check_rows
 from madbayes._storage.saving import SaveMixin
 from madbayes.gibbs.chains import Plan, Sample
 from madbayes.gibbs.diagnostics import effective_sample_size, r_hat
 
 
-class GibbsMixin(SaveMixin, BaseEstimator):
+class GibbsMixin(SaveMixin, CallbacksMixin, BaseEstimator):
     """Estimators that draw samples."""
 
     n_iter: int

@@ -113,7 +113,8 @@ def linked(pairs: Pairs, tangent: np.ndarray) -> np.ndarray:
     place = np.arange(order.size) - np.flatnonzero(first)[np.cumsum(first) - 1]
     best = order[place < BEST]
     m = len(tangent)
-    asked = sp.csr_array((np.ones(best.size), (i[best], j[best])), (m, m))
+    ends = i[best].astype(np.int32), j[best].astype(np.int32)  # SciPy 1.11 takes 32 bits only
+    asked = sp.csr_array((np.ones(best.size), ends), (m, m))
     return connected_components(asked.multiply(asked.T), directed=False)[1]
 
 

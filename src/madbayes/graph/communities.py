@@ -32,7 +32,6 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.utils.extmath import randomized_svd
 
-from madbayes._rows.threads import Run
 from madbayes.graph.descent import modularity
 from madbayes.graph.input import connected_part
 from madbayes.graph.levels import Graph, contracted
@@ -62,7 +61,6 @@ def second_look(
     labels: np.ndarray,
     path: Staircase,
     weights: str,
-    run: Run,
 ) -> tuple[np.ndarray, Staircase] | None:
     """Labels with communities in place of all clusters or of the largest, and their staircase; None
     where nothing stands out. `linked` is the graph of the `rows`, `path` what its valleys say.
@@ -76,7 +74,7 @@ def second_look(
     if order.size < FEWEST or 2 * order.size <= labels.size:
         return None
     if rows is None or linked.distance is None:
-        return look_at_graph(linked.A, order, labels, before, run)
+        return look_at_graph(linked.A, order, labels, before)
     if not rows.plain or rows.X.shape[1] <= COLUMNS:
         return None
     rows = rows.on_sphere()
@@ -108,7 +106,7 @@ def second_look(
 
 
 def look_at_graph(
-    A: sp.csr_array, order: np.ndarray, labels: np.ndarray, before: Choice, run: Run
+    A: sp.csr_array, order: np.ndarray, labels: np.ndarray, before: Choice
 ) -> tuple[np.ndarray, Staircase] | None:
     """The same for a given graph, which has no rows to compare with: the communities of `GraphCut`,
     if they come back without a tenth of the edges as those of clusters do (`SURE`). Cells of a
@@ -117,7 +115,7 @@ def look_at_graph(
     graph, used = connected_part(A[order][:, order], "normalized")
     if used.size < FEWEST or growth(graph) < SPREAD:
         return None
-    found = find_path(graph, "normalized", run)
+    found = find_path(graph, "normalized")
     agreement = found.agreement
     if found.taken.k < 2 or agreement is None or agreement < SURE:
         return None

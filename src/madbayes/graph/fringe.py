@@ -9,20 +9,19 @@ that is counted apart.
 
 *Order.* Where the order of visits or a draw decides, the answer must not depend on how the nodes
 are numbered. So nodes get numbers that follow from the graph: a hash of the degree, refined by the
-hashes of the neighbours (Weisfeiler & Leman 1968). Nodes that look alike from everywhere keep the
-given order.
+hashes of the neighbours until no further nodes are told apart (Weisfeiler & Leman 1968). Nodes that
+look alike from everywhere keep the given order.
 """
 
 from typing import NamedTuple
 
 import numpy as np
-from scipy.sparse.csgraph import connected_components
 
 from madbayes.graph.levels import Graph, reordered
-from madbayes.graph.modularity_kernels import fold_leaves
+from madbayes.graph.modularity_kernels import connect, fold_leaves, surroundings
 
+ROUNDS = 6  # of the hash at most: nodes that differ within so many steps are told apart
 TINY = 5  # nodes of a piece that is left aside; a triangle or a short chain says nothing
-ROUNDS = 6  # of the hash: nodes that differ within so many steps are told apart
 
 
 class Core(NamedTuple):
@@ -37,6 +36,8 @@ class Core(NamedTuple):
         ``-1 - home`` that is left aside.
     component : array
         For each node of `graph` its component.
+    whole : array
+        For each node of the whole graph its component.
     n_aside : int
         Components that are left aside.
     """
@@ -44,6 +45,7 @@ class Core(NamedTuple):
     graph: Graph
     home: np.ndarray
     component: np.ndarray
+    whole: np.ndarray
     n_aside: int
 
     def spread(self, labels: np.ndarray) -> np.ndarray:
@@ -68,12 +70,15 @@ def core_of(graph: Graph) -> Core:
     number = np.cumsum(np.bincount(component[small], minlength=component.max(initial=-1) + 1) > 0)
     home = np.where(small, -number[component], place[root])
     inner = some_nodes(graph, order)
-    return Core(inner, home, component[order], int(number[-1]) if number.size else 0)
+    n_aside = int(number[-1]) if number.size else 0
+    return Core(inner, home, component[order], component, n_aside)
 
 
 def components(graph: Graph) -> np.ndarray:
     """The connected component of each node."""
-    return connected_components(graph.matrix(), directed=False)[1]
+    component, queue = np.full(graph.n, -1, np.int32), np.empty(graph.n, np.int32)
+    connect(graph.indptr, graph.indices, component, queue)
+    return component
 
 
 def some_nodes(graph: Graph, order: np.ndarray) -> Graph:
@@ -94,24 +99,14 @@ def some_nodes(graph: Graph, order: np.ndarray) -> Graph:
 
 
 def fingerprint(graph: Graph) -> np.ndarray:
-    """A number for each node that depends on its surroundings, not on the numbers of nodes.
-
-    Sums of integers modulo 2⁶⁴ are the same in any order.
-    """
-    with np.errstate(over="ignore"):
-        edge = mixed(graph.data.astype(np.float64).view(np.uint64))
-        empty = np.diff(graph.indptr) == 0
-        starts = np.minimum(graph.indptr[:-1], max(graph.indices.size - 1, 0))
-        h = mixed(np.diff(graph.indptr).astype(np.uint64))
-        for _ in range(ROUNDS if graph.indices.size else 0):
-            around = np.add.reduceat(mixed(h[graph.indices] ^ edge), starts)
-            around[empty] = 0
-            h = mixed(h + mixed(around))
+    """A number for each node that depends on its surroundings, not on the numbers of nodes."""
+    edge = graph.data.astype(np.float64).view(np.uint64)
+    h = np.diff(graph.indptr).astype(np.uint64)
+    different = 0
+    for _ in range(ROUNDS):
+        before, h = h, np.empty_like(h)
+        surroundings(graph.indptr, graph.indices, edge, before, h)
+        different, seen = np.unique(h).size, different
+        if different in (seen, h.size):
+            break
     return h
-
-
-def mixed(x: np.ndarray) -> np.ndarray:
-    """Bits well mixed: each bit of the result depends on all bits of x."""
-    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
-        x = (x ^ (x >> np.uint64(shift))) * np.uint64(factor)
-    return x ^ (x >> np.uint64(31))

@@ -16,8 +16,9 @@ from sklearn.base import BaseEstimator, ClusterMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
+from madbayes._model.callbacks import CallbacksMixin
 from madbayes._model.fitting import check_effort, forget, keep_choice
-from madbayes._model.layers import LayersMixin
+from madbayes._model.layers import LayersMixin, Level
 from madbayes._rows.checks import check_choice, check_count
 from madbayes._rows.threads import workers
 from madbayes._storage.saving import SaveMixin
@@ -52,7 +53,7 @@ def by_weight(graph: Graph, labels: np.ndarray) -> np.ndarray:
     return np.argsort(np.argsort(-weight, kind="stable"), kind="stable")[labels]
 
 
-class GraphCut(SaveMixin, LayersMixin, ClusterMixin, BaseEstimator):
+class GraphCut(SaveMixin, LayersMixin, CallbacksMixin, ClusterMixin, BaseEstimator):
     """Communities of a graph by penalized cuts, their number found (Kulis & Jordan 2012, 5.2).
 
     Minimises the sum over the clusters of conductance minus `resolution`: every cluster earns the
@@ -131,7 +132,7 @@ class GraphCut(SaveMixin, LayersMixin, ClusterMixin, BaseEstimator):
     objective_history_ : array, n_iter_, converged_
         The objective after each pass or run; never rises.
     node_names_ : list or None
-        The nodes of a networkx or igraph graph, in the order of `labels_`.
+        The nodes of a graph that has names for them, in the order of `labels_`; None for a matrix.
     n_features_in_, feature_names_in_
 
     Notes
@@ -181,9 +182,13 @@ class GraphCut(SaveMixin, LayersMixin, ClusterMixin, BaseEstimator):
 
         Parameters
         ----------
-        X : adjacency, dense or sparse, or a networkx or igraph graph
-            Weights of 0 and missing entries are no edges. Of a graph object the edge attribute
-            "weight" counts where it exists, and nodes are in its own order.
+        X : adjacency, edge list, or a networkx, igraph or AnnData object
+            An adjacency is dense or sparse; weights of 0 and missing entries are no edges. An edge
+            list is a list of tuples (node, node) or (node, node, weight); nodes are in the order in
+            which they appear. Of a networkx or igraph graph the edge attribute "weight" counts
+            where it exists, of AnnData ``obsp["connectivities"]``; nodes are in their own order.
+            Repeated edges are added up. Directed graphs are made undirected with a warning: an edge
+            and its reverse are added. Bipartite graphs are refused.
         y : ignored
         """
         A = check_graph(X, self)
@@ -198,9 +203,9 @@ class GraphCut(SaveMixin, LayersMixin, ClusterMixin, BaseEstimator):
         graph, used = connected_part(A, self.cut)
         path = None
         forget(self)
-        with workers(self.n_jobs, enough=graph.indices.size >= SHARED) as run:
+        with workers(self.n_jobs, enough=graph.indices.size >= SHARED):
             if resolution == "auto":
-                found = find_path(graph, self.cut, run, n_init * effort)
+                found = find_path(graph, self.cut, n_init * effort)
                 path = spread(found.path, used, A.shape[0])
                 resolution = path.best().resolution
             if not used.size:
@@ -228,8 +233,8 @@ class GraphCut(SaveMixin, LayersMixin, ClusterMixin, BaseEstimator):
         self.n_clusters_ = division.k
         if path is not None:
             keep_choice(self, path, division.k, resolution)
-            if self.algorithm == "search":
-                self._keep_finer([by_weight(graph, layer) for layer in found.layers], used)
+            if self.algorithm == "search" and found.layers:
+                self._keep_layers([by_weight(graph, layer) for layer in found.layers], used)
         self.resolution_ = resolution
         self.conductance_ = division.terms[rank]
         self.cut_ = float(self.conductance_.sum())
@@ -241,15 +246,26 @@ class GraphCut(SaveMixin, LayersMixin, ClusterMixin, BaseEstimator):
         self.converged_ = result.converged
         return self
 
-    def _keep_finer(self, layers: list[np.ndarray], used: np.ndarray) -> None:
-        """The layers that divide the communities further, for `cluster_layers_`."""
-        finer = [layer for layer in layers if layer.max() + 1 > self.n_clusters_]
-        if not finer:
+    def _keep_layers(self, layers: list[np.ndarray], used: np.ndarray) -> None:
+        """The layers that divide the communities further, and those that join them."""
+        sizes = [int(layer.max(initial=-1)) + 1 for layer in layers]
+        own = sizes.index(self.n_clusters_)
+        _, first = np.unique(self.labels_[used], return_index=True)  # a node of each community
+        self._coarser = np.array([layer[first] for layer in layers[own + 1 :]], np.int32).reshape(
+            -1, self.n_clusters_
+        )
+        if own == 0:
             return
         self._finest = np.full(self.labels_.size, -1, np.int32)
-        self._finest[used] = finer[0]
-        _, first = np.unique(finer[0], return_index=True)  # a node of each finest community
-        self._finer = np.array([layer[first] for layer in finer], np.int32)
+        self._finest[used] = layers[0]
+        _, first = np.unique(layers[0], return_index=True)
+        self._finer = np.array([layer[first] for layer in layers[:own]], np.int32)
+
+    def _layers(self) -> tuple[np.ndarray, list[Level]]:
+        """Labels, and the coarser layers, finest first."""
+        self._after_auto("path_", "cluster_layers_")
+        groups = vars(self).get("_coarser", ())
+        return self.labels_, [Level(int(group.max()) + 1, np.inf, group) for group in groups]
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -15,22 +15,25 @@
    gain at least `NEARLY` of the highest gain. The gain alone would cut graphs of nearest neighbours
    into small cells, which predict their edges well but lie elsewhere each time; agreement alone
    would take a few nodes far off.
+5. *Layers.* A coarser division adds to the one taken if edges held out between its communities keep
+   to the coarser ones beyond chance; a finer one if those inside of its communities keep to the
+   finer ones. (Planted communities without a hierarchy have neither.)
 """
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
-import scipy.sparse as sp
 
 from madbayes._rows.progress import Stage
-from madbayes._rows.threads import Run
+from madbayes._rows.threads import together
+from madbayes.graph.descent import Division
 from madbayes.graph.fringe import TINY
-from madbayes.graph.levels import Graph
-from madbayes.graph.planted import ladder
+from madbayes.graph.levels import Graph, by_cluster, no_links
+from madbayes.graph.modularity_kernels import hold_out, pairs_together
+from madbayes.graph.planted import descend
 
-FOLDS = 10  # parts of the edges, each of which can be set aside
-REPEATED = 10, 5, 3  # parts that are, in graphs of up to 100,000, 1,000,000 and more half-edges
-SIZES = 100_000, 1_000_000
+FOLDS = 10  # parts of the edges, each of which can be held out
 BEYOND_CHANCE = 3.0  # standard errors by which p must exceed q
 NEARLY = 0.7  # of the highest gain; 0.6 to 0.85 give the same mean agreement with known labels
 SAME = 0.01  # agreements as near as this are equal: then the higher gain decides
@@ -45,57 +48,46 @@ class Evidence:
     gain: np.ndarray  # 2. for each division
     z: np.ndarray  # 2. standard errors of p - q
     agreement: np.ndarray  # 3. for each division
-    best: int | None  # None: nothing is predicted beyond chance
-    stability: float  # the share of halves of the repetitions that say the same number
+    best: int | None = None  # None: nothing is predicted beyond chance
+    stability: float = 0.0  # the share of halves of the repetitions that say the same number
+    layer: np.ndarray | None = None  # 5. for each division whether it adds to the best one
 
     def supported(self) -> np.ndarray:
         """4. The divisions among which agreement decides."""
         return supported(self.gain, self.z)
 
 
-def by_size(graph: Graph, *values: int) -> int:
-    """One of three values, for small, medium and large graphs."""
-    return values[int(np.searchsorted(SIZES, graph.indices.size))]
+class Ladders(NamedTuple):
+    """A division for each γ, and what edges held out say of them."""
+
+    divisions: list[Division]
+    evidence: Evidence
 
 
-def weigh(
-    graph: Graph,
-    component: np.ndarray,
-    gammas: np.ndarray,
-    divisions: list[np.ndarray],
-    runs: int,
-    run: Run,
-) -> Evidence:
-    """1 to 4. `divisions` of the nodes, one for each of `gammas`; `component` of each node."""
-    u = np.repeat(np.arange(graph.n), np.diff(graph.indptr))
-    once = np.flatnonzero(u < graph.indices)
-    u, v, weight = u[once], graph.indices[once], graph.data[once].astype(np.float64)
-    part = np.random.RandomState(0).permutation(u.size) % FOLDS
+def weigh(graph: Graph, component: np.ndarray, gammas: np.ndarray, repetitions: int) -> Ladders:
+    """1 to 4. `component` of each node."""
+    stage = Stage("how many clusters", repetitions + 1)
 
-    repetitions = by_size(graph, *REPEATED)
-    stage = Stage("how many clusters", repetitions)
-
-    def repeat(fold: int) -> np.ndarray:
+    def divide(fold: int) -> tuple[Graph, list[Division], np.ndarray]:
         stage.step()
-        held = part == fold
-        rest = without(graph, u[held], v[held])
-        found = ladder(rest, gammas, runs)
-        return np.array(
-            [
-                [
-                    *predicted(rest, component, z, u[held], v[held], weight[held]),
-                    *agreed(rest, z, given),
-                ]
-                for z, given in zip(found, divisions, strict=True)
-            ]
-        )
+        if fold < 0:
+            return graph, list(descend(graph, gammas)), np.empty(0)
+        rest, *held = without(graph, fold)
+        found = list(descend(rest, gammas))
+        return rest, found, np.array([predicted(rest, component, each, *held) for each in found])
 
-    each = np.array(run(repeat, range(repetitions)))  # repetition, division, figure
+    (_, divisions, _), *repeated = together(divide, range(-1, repetitions))
+    each = np.array(
+        [
+            np.c_[figures, [agreed(rest, *two) for two in zip(found, divisions, strict=True)]]
+            for rest, found, figures in repeated
+        ]
+    )  # repetition, division, figure
     gain, z, agreement, _ = summed(each)
     best = chosen(gain, z, agreement)
     if best is None:
-        return Evidence(gain, z, agreement, None, 0.0)
-    numbers = np.array([1 + labels.max() for labels in divisions])
+        return Ladders(divisions, Evidence(gain, z, agreement))
+    numbers = np.array([division.k for division in divisions])
     half = -(-len(each) // 2)
     says = []
     for first in range(len(each)):
@@ -104,66 +96,77 @@ def weigh(
         says.append(
             own is not None and abs(some[3][own] * numbers[own] / numbers[best] - 1) <= TOLERANCE
         )
-    return Evidence(gain, z, agreement, best, float(np.mean(says)))
+    layer = adds_to(best, each)
+    return Ladders(divisions, Evidence(gain, z, agreement, best, float(np.mean(says)), layer))
+
+
+def adds_to(best: int, each: np.ndarray) -> np.ndarray:
+    """5. Which divisions say something of edges held out that the best one does not."""
+    inside, _, apart, squares, total, _, _ = each.sum(axis=0).T
+    finer = np.arange(len(inside)) < best
+    of = np.where(finer, inside[best], total - inside[best])  # edges inside of, between communities
+    also = np.where(finer, inside, inside - inside[best])
+    with np.errstate(divide="ignore", invalid="ignore"):
+        q = np.where(
+            finer, apart / apart[best], (apart - apart[best]) / (total - apart[best])
+        ).clip(0.0, 1.0)
+        z = (also - q * of) / np.sqrt(q * (1 - q) * squares * of / total)
+        return np.isfinite(z) & (z > BEYOND_CHANCE)
 
 
 def summed(each: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """2 and 3 of some repetitions, for each division: gain, z, agreement, and how many times as
     many clusters the repetitions have."""
-    inside, anywhere, apart, variance, total, agreement, _ = each.sum(axis=0).T
+    inside, anywhere, apart, squares, total, agreement, _ = each.sum(axis=0).T
     with np.errstate(divide="ignore", invalid="ignore"):
+        q = apart / total
+        variance = q * (1 - q) * squares
         z = np.where(variance > 0, (inside - apart) / np.sqrt(variance), 0.0)
     ratio = np.median(each[:, :, 6], axis=0)
     return gains(inside, anywhere, total), z, agreement / len(each), ratio
 
 
-def without(graph: Graph, u: np.ndarray, v: np.ndarray) -> Graph:
-    """The graph without some of its edges; all nodes stay."""
-    A = graph.matrix().copy()
-    for a, b in ((u, v), (v, u)):
-        A.data[entries(A, a, b)] = 0
-    A.eliminate_zeros()
-    degree = np.asarray(A.sum(axis=1)).ravel().astype(np.float64)
-    indptr, indices = A.indptr.astype(np.int64), A.indices.astype(np.int32)
-    return Graph(indptr, indices, A.data, degree, degree + graph.w - graph.delta)
-
-
-def entries(A: sp.csr_array, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
-    """Where these entries of a sorted CSR matrix are stored."""
-    n = A.shape[0]
-    of = np.repeat(np.arange(n, dtype=np.int64), np.diff(A.indptr)) * n + A.indices
-    return np.searchsorted(of, rows.astype(np.int64) * n + columns)
+def without(graph: Graph, fold: int) -> tuple[Graph, np.ndarray, np.ndarray, np.ndarray]:
+    """The graph without the edges of a fold, all nodes stay; and these edges (u, v) and weights."""
+    size = graph.indices.size
+    links = no_links(graph.n, size, graph.data.dtype)
+    u, v, weight = *np.empty((2, size // 2), np.int32), np.empty(size // 2)
+    kept, held = hold_out(*graph[:3], fold, FOLDS, *links, u, v, weight)
+    gone = np.bincount(u[:held], weight[:held], graph.n)
+    gone += np.bincount(v[:held], weight[:held], graph.n)
+    delta = np.where(np.diff(links[0]) > 0, np.maximum(graph.delta - gone, 0.0), 0.0)
+    rest = Graph(links[0], links[1][:kept], links[2][:kept], delta, delta + graph.w - graph.delta)
+    return rest, u[:held], v[:held], weight[:held]
 
 
 def predicted(
     rest: Graph,
     component: np.ndarray,
-    labels: np.ndarray,
+    division: Division,
     u: np.ndarray,
     v: np.ndarray,
     weight: np.ndarray,
 ) -> tuple[float, float, float, float, float]:
     """2. Of the edges (u, v) whose ends are known to the rest of the graph: the weight inside of
     communities; the weight expected there, and expected if edges keep to their component; the
-    variance of the latter; and the weight of all."""
+    squares of the weights; and the weight of all."""
     known = (rest.delta[u] > 0) & (rest.delta[v] > 0)
     u, v, weight = u[known], v[known], weight[known]
-    degree, whole = np.bincount(labels, rest.w), np.bincount(component, rest.w)
+    labels, degree, whole = division.labels, division.weight, np.bincount(component, rest.w)
     of = np.empty(degree.size, np.int64)
     of[labels] = component
     total = max(float(rest.w.sum()), TINIEST)
     anywhere = float((degree / total) @ (degree / total))
     apart = float((degree / np.maximum(whole[of], TINIEST)) @ (degree / total))
     inside, all_of = float(weight[labels[u] == labels[v]].sum()), float(weight.sum())
-    variance = apart * (1 - apart) * float(weight @ weight)
-    return inside, anywhere * all_of, apart * all_of, variance, all_of
+    return inside, anywhere * all_of, apart * all_of, float(weight @ weight), all_of
 
 
-def agreed(rest: Graph, labels: np.ndarray, given: np.ndarray) -> tuple[float, float]:
+def agreed(rest: Graph, found: Division, full: Division) -> tuple[float, float]:
     """3. The adjusted Rand index of two divisions of the nodes that the rest still links; and how
     many more clusters the first one has, as a factor."""
     known = rest.delta > 0
-    labels, given = labels[known], given[known]
+    labels, given = found.labels[known], full.labels[known]
     if not known.any():
         return 0.0, 1.0
     size, there = np.bincount(labels), np.bincount(given)
@@ -179,8 +182,9 @@ def adjusted_rand(one: np.ndarray, other: np.ndarray) -> float:
         return float((size * (size - 1.0)).sum())
 
     a, b = pairs(np.bincount(one)), pairs(np.bincount(other))
-    code = one.astype(np.int64) * (int(other.max()) + 1) + other
-    both, n = pairs(np.unique(code, return_counts=True)[1]), one.size
+    start, order = by_cluster(one, int(one.max()) + 1)
+    both = pairs_together(start, order, other, np.zeros(int(other.max()) + 1, np.int64))
+    n = one.size
     expected = a * b / max(n * (n - 1.0), 1.0)
     highest = (a + b) / 2
     return 1.0 if highest == expected else (both - expected) / (highest - expected)

@@ -1,5 +1,5 @@
-"""Graphs of any kind into CSR: matrices, networkx, igraph and AnnData objects, known by their
-methods."""
+"""Graphs of any kind into CSR: matrices, edge lists, and networkx, igraph and AnnData objects,
+which are known by their methods."""
 
 import warnings
 from typing import Any
@@ -78,6 +78,13 @@ def adjacency(X: Any) -> Any:
                 "scanpy.pp.neighbors(adata) makes it."
             )
         return X.obsp["connectivities"]
+    if is_edge_list(X):
+        names = node_names(X)
+        assert names is not None
+        place = {node: i for i, node in enumerate(names)}
+        u, v = (np.array([place[edge[end]] for edge in X]) for end in (0, 1))
+        weight = np.array([edge[2] if len(edge) == 3 else 1.0 for edge in X], np.float64)
+        return from_edges(u, v, weight, len(names))
     if hasattr(X, "adj") and hasattr(X, "number_of_nodes"):  # networkx
         n, place = len(X.nodes), {node: i for i, node in enumerate(X)}
         sides = {kind for _, kind in X.nodes(data="bipartite")} if callable(X.nodes) else set()
@@ -109,8 +116,16 @@ def adjacency(X: Any) -> Any:
     return from_edges(ends[:, 0], ends[:, 1], table[:, 2], n)
 
 
+def is_edge_list(X: Any) -> bool:
+    """A list of tuples (node, node) or (node, node, weight); rows of a matrix are no tuples."""
+    return isinstance(X, list) and bool(X) and all(type(e) is tuple and 1 < len(e) < 4 for e in X)
+
+
 def node_names(X: Any) -> list[Any] | None:
-    """What a graph object calls its nodes, in its own order; None of a matrix."""
+    """What a graph calls its nodes: of an edge list as they first appear, of a graph object in its
+    own order; None of a matrix."""
+    if is_edge_list(X):
+        return list(dict.fromkeys(node for edge in X for node in edge[:2]))
     if hasattr(X, "obsp") and hasattr(X, "obs_names"):  # AnnData
         return list(X.obs_names)
     if hasattr(X, "adj") and hasattr(X, "number_of_nodes"):  # networkx

@@ -10,16 +10,16 @@ from typing import NamedTuple
 import numpy as np
 
 from madbayes._rows.progress import Stage
-from madbayes._rows.threads import Run, serial
+from madbayes._rows.threads import together
+from madbayes.graph.smoothing_kernels import smoothing_terms
 from madbayes.graph.valley_kernels import valleys
 from madbayes.graph.valleys import Joined, depth
 
-STEPS = 100  # averages along the links
+TERMS = smoothing_terms(100)  # averages along the links
 LIMIT = 1000  # nodes of each side that are looked at, those nearest to the boundary
 HEIGHT = 0.75  # the quantile that is the height of a side
 SPARE = 2.0  # links that are added to middle and side: one more or less is chance
 TOGETHER, PARTS = 64, 16  # valleys that a thread measures in one go at least; goes at most
-SOON = 16  # valleys that are measured together at most, where there are threads
 
 
 class Room(NamedTuple):
@@ -31,7 +31,6 @@ class Room(NamedTuple):
     J: np.ndarray
     W: np.ndarray
     V: np.ndarray
-    lanes: np.ndarray
 
 
 class Clusters:
@@ -42,7 +41,6 @@ class Clusters:
         piece: np.ndarray, unit: float, layers: float = 0.0,
     ) -> None:  # fmt: skip
         k = int(piece.max(initial=-1)) + 1
-        plain = bool(((walk == 1.0) | (walk == 0.5)).all())
         self.layers, self.unit = layers, unit
         self.spare = SPARE * float(walk.mean()) if walk.size else 1.0
         first = np.r_[0, np.cumsum(np.bincount(piece, minlength=k))]
@@ -64,7 +62,7 @@ class Clusters:
         nodes = min(2 * LIMIT, degree.size)
         self.most = nodes, int(np.sort(degree)[degree.size - nodes :].sum())  # that a kernel takes
         self.given = (
-            indptr, indices, walk, flow, plain, piece, first, links, linked,
+            indptr, indices, walk, flow, piece, first, links, linked,
             self.cluster, self.follows, self.size,
         )  # fmt: skip
 
@@ -72,23 +70,18 @@ class Clusters:
         nodes, edges = self.most
         return Room(
             np.full(self.given[0].size - 1, -1, np.int32),
-            np.empty((7, nodes + 1), np.uint32),
-            np.empty((6, 2 * nodes + 32)),
+            np.empty((6, nodes + 1), np.uint32),
+            np.empty((6, nodes + 1)),
             np.empty(edges + 1, np.uint16),
             np.empty(edges + 1),
             np.empty(edges + 1),
-            np.empty(edges + 1, np.uint64),
         )
 
     def depths(self, ones: np.ndarray, others: np.ndarray, room: Room) -> list[float]:
         """2 to 4. z of the valleys between clusters."""
         found = np.empty((3, len(ones)))
-        valleys(*self.given, ones, others, LIMIT, self.layers, STEPS, HEIGHT, *room, *found)
+        valleys(*self.given, ones, others, LIMIT, self.layers, TERMS, HEIGHT, *room, *found)
         return [depth(a, b, c, self.unit, self.spare) for a, b, c in found.T.tolist()]
-
-    def now(self, a: int, b: int) -> tuple[int, ...]:
-        """Two clusters as they are: they only grow."""
-        return a, b, int(self.size[a]), int(self.size[b])
 
     def join(self, a: int, b: int) -> None:
         """All pieces of b behind those of a."""
@@ -105,7 +98,6 @@ def join(
     flow: np.ndarray,
     labels: np.ndarray,
     unit: float,
-    run: Run,
     layers: float = 0.0,
 ) -> Joined:
     """2 to 5, until nothing is linked any more; `unit` links come and go together.
@@ -119,7 +111,7 @@ def join(
     stage = Stage("valleys between pieces", k)
     go = max(TOGETHER, -(-ones.size // PARTS))
     parts = [slice(i, i + go) for i in range(0, ones.size, go)]
-    found = run(lambda part: clusters.depths(ones[part], others[part], clusters.room()), parts)
+    found = together(lambda part: clusters.depths(ones[part], others[part], clusters.room()), parts)
     pairs = list(zip(ones.tolist(), others.tolist(), strict=True))
     known = dict(zip(pairs, chain.from_iterable(found), strict=True))
     fresh: list[set[int]] = [set() for _ in range(k)]  # measured since both are what they are
@@ -129,28 +121,14 @@ def join(
     neighbours = [each.copy() for each in fresh]
     heap = [(value, *pair, True) for pair, value in known.items()]
     heapq.heapify(heap)
-    early: dict[tuple[int, ...], float] = {}  # measured before their turn
-    rooms = [clusters.room() for _ in range(1 if run is serial else SOON)]
-
-    def measure(given: tuple[tuple[int, ...], Room]) -> float:
-        (a, b, *_), room = given
-        return clusters.depths(np.array([a]), np.array([b]), room)[0]
-
+    room = clusters.room()
     joined, order = [], []
     while heap:
         value, a, b, measured = heapq.heappop(heap)
         if known.get((a, b)) != value or (b in fresh[a]) != measured:
             continue
         if not measured:  # one of the two has grown since: it is measured when its turn comes
-            now = clusters.now(a, b)
-            if now not in early:
-                wanted = {now: None}
-                for value, p, q, measured in heap[: 2 * len(rooms)]:  # whose turn comes soon
-                    if not measured and known.get((p, q)) == value and q not in fresh[p]:
-                        wanted[clusters.now(p, q)] = None
-                left = [each for each in wanted if each not in early][: len(rooms)]
-                early |= zip(left, run(measure, zip(left, rooms, strict=False)), strict=True)
-            value = known[a, b] = early.pop(now)
+            value = known[a, b] = clusters.depths(np.array([a]), np.array([b]), room)[0]
             fresh[a].add(b)
             fresh[b].add(a)
             heapq.heappush(heap, (value, a, b, True))

@@ -1,18 +1,25 @@
-"""Kernels of `graph/planted.py` and `graph/fringe.py`: moves raising modularity, leaves folded."""
+"""Kernels of `planted.py`, `held_out.py` and `fringe.py`: moves that raise the modularity, edges
+held out, pairs of nodes, connected components, hashes of surroundings, leaves folded."""
 
-from madbayes._jit import kernel
+import numpy as np
 
-TOL = 1e-10
+from madbayes._jit import inner, kernel
+from madbayes.graph.move_kernels import look_around
+
+TOL = 1e-10  # of a node's degree: a gain must be larger, or rounding could move nodes forever
+DEGREE, LINKS = range(2)  # of a cluster: columns of `sums`
 
 
 @kernel
-def rise(indptr, indices, data, w, z, W, links, gamma, asked, stop):
+def rise(indptr, indices, data, w, z, sums, there, gamma, asked, stop):
     """Move nodes while that raises the modularity at resolution `gamma`; return the moves made.
 
-    The graph is CSR without its diagonal; `w` are the degrees of the nodes, loops included, `W`
-    those of the clusters `z`. A node goes to the cluster it has the most links to, beyond `gamma`
-    times those that its degree would lead to expect. Only nodes that are `asked` are looked at; a
-    move asks the neighbours outside of the new cluster. `links` has a 0 for each cluster.
+    The graph is CSR without its diagonal; `w` are the degrees of the nodes, loops included, and
+    `sums` has a row for each cluster of `z`: its degree, and a 0 that sums links. A node goes to
+    the cluster it has the most links to, beyond `gamma` times those that its degree would lead to
+    expect. Only nodes that are `asked` are looked at; a move asks the neighbours outside of the
+    new cluster. `there` has room for the clusters of a node's neighbours: each is read once from
+    `z`, which does not fit into the cache.
     """
     total = 0.0
     for i in range(w.size):
@@ -26,26 +33,112 @@ def rise(indptr, indices, data, w, z, W, links, gamma, asked, stop):
             if asked[i] == 0:
                 continue
             asked[i] = 0
-            p, share = z[i], gamma * w[i] / total
-            for e in range(indptr[i], indptr[i + 1]):
-                links[z[indices[e]]] += data[e]
-            best, most = p, links[p] - share * (W[p] - w[i]) + TOL * w[i]
-            for e in range(indptr[i], indptr[i + 1]):
-                c = z[indices[e]]
-                value = links[c] - share * W[c]
-                if c != p and value > most:
+            begin, end, p = indptr[i], indptr[i + 1], z[i]
+            if look_around(indices, z, begin, end, p, there) == 0:
+                continue
+            for e in range(begin, end):
+                sums[there[e - begin], LINKS] += data[e]
+            share = gamma * w[i] / total
+            best, most = p, sums[p, LINKS] - share * (sums[p, DEGREE] - w[i]) + TOL * w[i]
+            sums[p, LINKS] = -np.inf  # p is the choice already
+            for e in range(begin, end):
+                c = there[e - begin]
+                value = sums[c, LINKS] - share * sums[c, DEGREE]
+                if value > most:
                     best, most = c, value
-            for e in range(indptr[i], indptr[i + 1]):
-                links[z[indices[e]]] = 0.0
+            for e in range(begin, end):
+                sums[there[e - begin], LINKS] = 0.0
+            sums[p, LINKS] = 0.0
             if best != p:
                 z[i] = best
-                W[p] -= w[i]
-                W[best] += w[i]
+                sums[p, DEGREE] -= w[i]
+                sums[best, DEGREE] += w[i]
                 moves += 1
-                for e in range(indptr[i], indptr[i + 1]):
-                    if z[indices[e]] != best:
+                for e in range(begin, end):
+                    if there[e - begin] != best:
                         asked[indices[e]] = 1
     return moves
+
+
+@inner
+def mix(x):
+    """A hash of 64 bits: each bit depends on all bits of x (splitmix64, Steele et al. 2014)."""
+    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return x ^ (x >> np.uint64(31))
+
+
+@kernel
+def hold_out(indptr, indices, data, fold, folds, new_indptr, new_indices, new_data, u, v, weight):
+    """Divide the edges: those of this `fold` go to (u, v) with their weight, the others to the new
+    graph. Returns how many (half-edges of the new graph, edges held out).
+
+    A hash of the numbers of its two nodes says which fold an edge is in.
+    """
+    kept, held = 0, 0
+    for i in range(indptr.size - 1):
+        for e in range(indptr[i], indptr[i + 1]):
+            j = indices[e]
+            edge = np.uint64(min(i, j)) << np.uint64(32) | np.uint64(max(i, j))
+            if mix(edge) % np.uint64(folds) != np.uint64(fold):
+                new_indices[kept], new_data[kept] = j, data[e]
+                kept += 1
+            elif i < j:
+                u[held], v[held], weight[held] = i, j, data[e]
+                held += 1
+        new_indptr[i + 1] = kept
+    return kept, held
+
+
+@kernel
+def pairs_together(start, order, other, count):
+    """Ordered pairs of nodes that are together in two divisions.
+
+    The nodes of each cluster of the one are in `order` from `start`; `other` are the labels of the
+    other, `count` has a 0 for each of its clusters.
+    """
+    pairs = 0.0
+    for c in range(start.size - 1):
+        for m in range(start[c], start[c + 1]):
+            label = other[order[m]]
+            pairs += 2 * count[label]
+            count[label] += 1
+        for m in range(start[c], start[c + 1]):
+            count[other[order[m]]] = 0
+    return pairs
+
+
+@kernel
+def surroundings(indptr, indices, data, before, after):
+    """A hash of each node from those of its neighbours `before` and the weights of its edges.
+
+    Sums of integers modulo 2⁶⁴ are the same in any order.
+    """
+    for i in range(indptr.size - 1):
+        around = np.uint64(0)
+        for e in range(indptr[i], indptr[i + 1]):
+            around += mix(before[indices[e]] ^ data[e])
+        after[i] = mix(before[i] + mix(around))
+
+
+@kernel
+def connect(indptr, indices, component, queue):
+    """The connected component of each node, numbered from 0; `component` is full of -1."""
+    number = 0
+    for start in range(component.size):
+        if component[start] >= 0:
+            continue
+        component[start], queue[0] = number, start
+        head, last = 0, 1
+        while head < last:
+            i = queue[head]
+            head += 1
+            for e in range(indptr[i], indptr[i + 1]):
+                j = indices[e]
+                if component[j] < 0:
+                    component[j], queue[last] = number, j
+                    last += 1
+        number += 1
 
 
 @kernel

@@ -15,6 +15,7 @@ import scipy.sparse as sp
 from sklearn.base import BaseEstimator, ClusterMixin
 from sklearn.utils import check_random_state
 
+from madbayes._model.callbacks import CallbacksMixin
 from madbayes._model.fitting import check_effort, forget
 from madbayes._model.layers import LayersMixin
 from madbayes._partition.novelty import calibrate, p_values
@@ -32,7 +33,9 @@ from madbayes.graph.search import NOTHING, Division, least_resolution, measure, 
 from madbayes.graph.stages import Known, divide
 
 
-class NeighborCut(NewRowsMixin, SaveMixin, LayersMixin, ClusterMixin, BaseEstimator):
+class NeighborCut(
+    NewRowsMixin, SaveMixin, LayersMixin, CallbacksMixin, ClusterMixin, BaseEstimator
+):
     """Clusters of any shape, their number found: cuts of the graph of nearest neighbours.
 
     Rows are linked to their nearest rows. The graph is cut into small pieces, and pieces are joined
@@ -170,11 +173,11 @@ class NeighborCut(NewRowsMixin, SaveMixin, LayersMixin, ClusterMixin, BaseEstima
         effort = check_effort(self.effort)
         rng = check_random_state(self.random_state)
         forget(self)
-        with workers(self.n_jobs) as run:
+        with workers(self.n_jobs):
             linked, wide, among = self._link(X, rng, resolution == "auto" and hint is None)
             graph, used = connected_part(linked.A, "normalized")
             if resolution == "auto":
-                how = tried(self.n_neighbors), self.weights, effort, hint, run
+                how = tried(self.n_neighbors), self.weights, effort, hint
                 labels, self.path_ = divide(Known(linked, self._neighbours, wide, among, *how))
                 self.evidence_ = self.path_.best()
                 division = measure(graph, labels[used]) if used.size else NOTHING

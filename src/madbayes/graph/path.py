@@ -18,18 +18,22 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
+from madbayes._model.layers import APART
 from madbayes._rows.checks import check_choice
-from madbayes._rows.threads import Run, workers
+from madbayes._rows.threads import workers
 from madbayes.graph.descent import Division
-from madbayes.graph.fringe import Core, components, core_of
-from madbayes.graph.held_out import TOLERANCE, Evidence, by_size, weigh
+from madbayes.graph.fringe import Core, core_of
+from madbayes.graph.held_out import FOLDS, TOLERANCE, Evidence, weigh
 from madbayes.graph.input import check_graph, connected_part
 from madbayes.graph.levels import Graph
-from madbayes.graph.planted import ladder, resolutions
+from madbayes.graph.planted import polished, resolutions
 from madbayes.graph.search import NOTHING, TOP, measure
 from madbayes.howmany.staircase import Choice, Staircase, in_words, lower_hull
 
-RUNS = 3, 1, 1  # runs that are combined at each γ, in graphs of the three sizes of `held_out.py`
+SMALL = 200_000  # half-edges: larger graphs get fewer γ, and one run
+STEP, LARGE_STEP = 2.0**0.5, 2.0  # from one γ to the next; with √2 twice as many, in twice the time
+RUNS = 3  # that are combined at the γ taken; 6 are no better (docs/adr/0011)
+WORK = 600_000  # half-edges × repetitions: 10 repetitions for 30,000 edges, 1 from 300,000 on
 AHEAD = 0.05  # agreement ahead of that on another number: with less the support is up to halved
 AGREE = 0.8, 1.0  # agreement of the repetitions: no support, and full support
 
@@ -64,8 +68,8 @@ def cut_path(A: Any, *, cut: str = "normalized", random_state: Any = None) -> St
     A = check_graph(A)
     check_choice("cut", cut, "normalized", "ratio")
     graph, used = connected_part(A, cut)
-    with workers(1) as run:
-        return spread(find_path(graph, cut, run).path, used, A.shape[0])
+    with workers(1):
+        return spread(find_path(graph, cut).path, used, A.shape[0])
 
 
 class Found(NamedTuple):
@@ -77,21 +81,27 @@ class Found(NamedTuple):
     agreement: float | None = None  # how well the division comes back without a tenth of the edges
 
 
-def find_path(graph: Graph, cut: str, run: Run, effort: float = 1.0) -> Found:
+def find_path(graph: Graph, cut: str, effort: float = 1.0) -> Found:
     """Steps 1 to 4."""
     if not graph.n:
         return Found(price([NOTHING], 0, graph, pieces_only(0, 0)), NOTHING, [])
     by_degree = graph if cut == "normalized" else degrees_for_weights(graph)
     core = core_of(by_degree)
-    whole = measure(graph, components(graph))
+    whole = measure(graph, core.whole)
     if not core.graph.indices.size:
         choice = pieces_only(whole.k, core.n_aside)
         return Found(price([whole], 0, graph, choice), whole, [])
-    gammas = resolutions(core.graph, by_size(core.graph, 0, 0, 1) == 1)
-    runs = max(1, round(effort * by_size(core.graph, *RUNS)))
-    found = ladder(core.graph, gammas, runs)
-    evidence = weigh(core.graph, core.component, gammas, found, runs, run)
-    divisions = [measure(graph, core.spread(labels)) for labels in found]
+    size = core.graph.indices.size
+    gammas = resolutions(core.graph, LARGE_STEP if size > SMALL else STEP)
+    repetitions = int(np.clip(np.ceil(WORK / size), 1, FOLDS))
+    found, evidence = weigh(core.graph, core.component, gammas, repetitions)
+    if evidence.best is not None:
+        runs = round(effort * (RUNS if size <= SMALL else 1)) - 1
+        upto = gammas[: evidence.best + 1]
+        labels = polished(core.graph, upto, found[evidence.best].labels, runs)
+        found[evidence.best] = measure(core.graph, labels)
+    unit = graph.delta.sum() / by_degree.delta.sum()
+    divisions = [of_all(graph, core, division, unit) for division in found]
     if evidence.best is None:
         choice = pieces_only(whole.k, core.n_aside)
         path = price([*divisions, whole], len(divisions), graph, choice)
@@ -100,7 +110,15 @@ def find_path(graph: Graph, cut: str, run: Run, effort: float = 1.0) -> Found:
     choice = supported_choice(evidence, divisions, core)
     path = price([*divisions, whole], evidence.best, graph, choice)
     agreement = float(evidence.agreement[evidence.best])
-    return Found(path, taken, layers(graph, evidence, divisions), agreement)
+    return Found(path, taken, layers(graph, evidence, divisions, whole.k), agreement)
+
+
+def of_all(graph: Graph, core: Core, division: Division, unit: float) -> Division:
+    """A division of the core as one of all nodes: the fringe has no links to other clusters.
+    `unit` of the cuts."""
+    labels = core.spread(division.labels).astype(np.int32)
+    cut = np.r_[unit * division.cut, np.zeros(core.n_aside)]
+    return Division(labels, cut, np.bincount(labels, graph.w, cut.size))
 
 
 def degrees_for_weights(graph: Graph) -> Graph:
@@ -158,23 +176,27 @@ def supported_choice(evidence: Evidence, divisions: list[Division], core: Core) 
     )
 
 
-def layers(graph: Graph, evidence: Evidence, divisions: list[Division]) -> list[np.ndarray]:
-    """Nested divisions, finest first: the one taken, and those that edges held out support and on
-    which repetitions agree better than on those next to them."""
+def layers(
+    graph: Graph, evidence: Evidence, divisions: list[Division], pieces: int
+) -> list[np.ndarray]:
+    """Nested divisions, finest first: the one taken, and those that say more of edges held out and
+    on which repetitions agree better than on those next to them. Connected `pieces` are none."""
     best = evidence.best
-    assert best is not None
-    around = np.r_[-1.0, evidence.agreement, -1.0]
-    peak = (around[1:-1] >= around[:-2]) & (around[1:-1] >= around[2:])
-    peak &= evidence.supported() & (evidence.agreement >= AGREE[0])
+    assert best is not None and evidence.layer is not None
+    divided_at_all = np.array([division.k > pieces for division in divisions])
+    agreement = np.where(divided_at_all, evidence.agreement, -1.0)
+    around = np.r_[-1.0, agreement, -1.0]
+    peak = (agreement >= around[:-2]) & (agreement >= around[2:])
+    peak &= evidence.layer & (agreement >= AGREE[0])
     found = [divisions[best].labels]
     for i in np.flatnonzero(peak[best + 1 :]) + best + 1:
-        fine, coarse = found[-1], divisions[i].labels
-        nested = without_gaps(most_common(fine, coarse)[fine])
-        if nested.max() < fine.max():
+        fine = found[-1]
+        nested = without_gaps(most_common(fine, divisions[i].labels)[fine])
+        if APART * (nested.max() + 1) <= fine.max() + 1:
             found.append(nested)
     for i in np.flatnonzero(peak[:best])[::-1]:
         fine = divided(graph, found[0], divisions[i].labels)
-        if fine.max() > found[0].max():
+        if fine.max() + 1 >= APART * (found[0].max() + 1):
             found.insert(0, fine)
     return found
 

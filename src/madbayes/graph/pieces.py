@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from madbayes._rows.threads import Run, serial
+from madbayes._rows.threads import together
 from madbayes.graph.input import connected_part
 from madbayes.graph.joining import join
 from madbayes.graph.levels import LOOKS, reordered
@@ -23,7 +23,7 @@ def tried(n_neighbors: int) -> Tried:
     return max(2 * n_neighbors // 3, 2), n_neighbors, 2 * n_neighbors
 
 
-def join_pieces(linked: Linked, effort: float, run: Run, layers: float = 0.0) -> Joined:
+def join_pieces(linked: Linked, effort: float, layers: float = 0.0) -> Joined:
     """Cut the graph at a high resolution and join the pieces; rows without a link are on their own.
 
     The cut visits dense rows first.
@@ -43,11 +43,11 @@ def join_pieces(linked: Linked, effort: float, run: Run, layers: float = 0.0) ->
     pieces[alone] = first + np.arange(alone.size)
     k = None if linked.nearest is None else linked.nearest.shape[1]
     unit = links_together(A, k)
-    return join(A.indptr, A.indices, A.data, linked.flow, pieces, unit, run, layers)
+    return join(A.indptr, A.indices, A.data, linked.flow, pieces, unit, layers)
 
 
 def by_majority(
-    asked: Linked, wide: Wide, tried: Tried, weights: str, effort: float, run: Run
+    asked: Linked, wide: Wide, tried: Tried, weights: str, effort: float
 ) -> tuple[Linked, Joined, Staircase]:
     """What most of the numbers of neighbours tried say: a graph, its pieces joined, and how far.
 
@@ -62,16 +62,24 @@ def by_majority(
         k: asked if k == own else link(distance[:, :k], place[:, :k], weights, 1.0)
         for k in set(numbers)
     }
-    k, joined, path = majority(linked, numbers, effort, run)
+    k, joined, path = majority(linked, numbers, effort)
     return linked[k], joined, path
 
 
 def majority(
-    linked: dict[int, Linked], numbers: Tried, effort: float, run: Run
+    linked: dict[int, Linked], numbers: Tried, effort: float
 ) -> tuple[int, Joined, Staircase]:
-    """Graphs by their numbers of neighbours, cut and joined: who decides, and what that says."""
-    largest_first = sorted(linked, reverse=True)  # it takes as long as the two others
-    done = run(lambda k: join_pieces(linked[k], effort, serial), largest_first)
-    joined = dict(sorted(zip(largest_first, done, strict=True)))
-    k, path = vote({k: staircase(each, None) for k, each in joined.items()}, numbers)
+    """Graphs by their numbers of neighbours, cut and joined: who decides, and what that says.
+
+    Where the first two say one cluster, the last is not asked: it takes as long as they do.
+    """
+    paths: dict[int, Staircase] = {}
+    joined: dict[int, Joined] = {}
+    for asked in (numbers[:2], numbers[2:]):
+        new = sorted(set(asked) - set(joined))
+        joined |= zip(new, together(lambda k: join_pieces(linked[k], effort), new), strict=True)
+        paths |= {k: staircase(joined[k], None) for k in new}
+        if all(path.best().number == 1 for path in paths.values()):
+            break
+    k, path = vote(paths, tuple(k for k in numbers if k in paths))
     return k, joined[k], path

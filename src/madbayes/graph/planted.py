@@ -20,91 +20,104 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from madbayes._rows.threads import patient
+from madbayes._rows.threads import patient, together
 from madbayes.graph.cut_kernels import renumber
-from madbayes.graph.descent import common
-from madbayes.graph.levels import BRIEF, LOOKS, Graph, contracted, reordered
+from madbayes.graph.descent import TIDY, Division, common
+from madbayes.graph.levels import (
+    BRIEF,
+    CACHED,
+    FEW,
+    LOOKS,
+    Graph,
+    by_cluster,
+    contracted,
+    reordered,
+)
 from madbayes.graph.modularity_kernels import rise
 
 COARSEST = 2.0**-2.5  # γ: far below 1, where modularity itself is, only what is far apart is left
 FINEST = 2.0**4  # γ of the first level, at least
-MEMBERS = 16  # nodes of a community on average: with γ = n/MEMBERS there are about n/MEMBERS
+MEMBERS = 64  # nodes for γ = n/MEMBERS, where communities have 10 nodes or so, see `resolutions`
 MANY = 100_000  # half-edges from which on not all nodes are asked at each γ
-STEP, LARGE_STEP = 2.0**0.5, 2.0  # from one γ to the next; of large graphs
 
 
-def resolutions(graph: Graph, large: bool) -> np.ndarray:
-    """γ of the levels, from fine to coarse."""
-    step, top = LARGE_STEP if large else STEP, max(FINEST, graph.n / MEMBERS)
+def resolutions(graph: Graph, step: float) -> np.ndarray:
+    """γ of the levels, from fine to coarse, each `step` times the next."""
+    top = max(FINEST, graph.n / MEMBERS)
     return COARSEST * step ** np.arange(int(np.log(top / COARSEST) / np.log(step)), -1, -1)
 
 
-def ladder(graph: Graph, gammas: np.ndarray, runs: int = 1) -> list[np.ndarray]:
-    """1 to 3. The best division found for each γ."""
+def polished(graph: Graph, gammas: np.ndarray, labels: np.ndarray, runs: int) -> np.ndarray:
+    """3. The best of a division at the last γ and of so many other runs, combined with them."""
     rng = np.random.RandomState(0)
-    each = [list(descend(graph, gammas))]
-    for _ in range(1, runs):
-        shuffled, place = reordered(graph, rng.permutation(graph.n).astype(np.int32))
-        each.append([labels[place] for labels in descend(shuffled, gammas)])
-    best = []
-    for gamma, found in zip(gammas, zip(*each, strict=True), strict=True):
-        best.append(found[0])
-        for other in found[1:]:
-            best[-1] = combined(graph, gamma, best[-1], other)
-    return best
+
+    def other(order: np.ndarray) -> np.ndarray:
+        shuffled, place = reordered(graph, order)
+        *_, last = descend(shuffled, gammas)
+        return last.labels[place]
+
+    for found in together(other, [rng.permutation(graph.n).astype(np.int32) for _ in range(runs)]):
+        labels = combined(graph, gammas[-1], labels, found)
+    return labels
 
 
-def descend(graph: Graph, gammas: np.ndarray) -> Iterator[np.ndarray]:
+def descend(graph: Graph, gammas: np.ndarray) -> Iterator[Division]:
     """1 and 2. A division for each of falling γ, each from the one before.
 
-    Of many edges only the nodes of clusters that have merged are asked whether they move, and
-    nodes are put in the order of the first clusters, so that neighbours are near in memory.
+    Of many edges only the nodes of clusters that have merged are asked whether they move. Nodes are
+    put in the order of their clusters now and then, so that neighbours are near in memory.
     """
     labels, small = np.arange(graph.n, dtype=np.int32), graph  # whose nodes are the clusters
-    many, place = graph.indices.size > MANY, np.arange(graph.n)
-    for i, gamma in enumerate(gammas):
-        higher, before = gather(small, gamma), labels
+    many, place, sorted_by = graph.indices.size > MANY, np.arange(graph.n), graph.n
+    for gamma in gammas:
+        higher = gather(small, gamma)
+        k = int(higher.max(initial=-1)) + 1
+        merged, single = np.bincount(higher, minlength=1) > 1, small is graph
         labels = higher[labels]
-        merged = np.bincount(higher, minlength=1) > 1
-        if i == 0 and many:
-            order = np.argsort(labels, kind="stable").astype(np.int32)
-            graph, place = reordered(graph, order)
-            labels = labels[order]
-        elif i > 0 and (merged.any() or not many):
-            labels = moved(graph, labels, gamma, merged[labels] if many else None)
-        if merged.any() or not np.array_equal(labels, before):
+        if many and TIDY * k < sorted_by and sorted_by > CACHED:
+            order = by_cluster(labels, k)[1]
+            graph, moved_to = reordered(graph, order)
+            labels, place, sorted_by = labels[order], moved_to[place], k
+        moves = 0
+        if not single and (merged.any() or not many):
+            labels, moves = moved(graph, labels, gamma, merged[labels] if many else None)
+        if moves or single:
             small = contracted(graph, labels, int(labels.max(initial=-1)) + 1)
-        yield labels[place]
+        elif k < small.n:
+            small = contracted(small, higher, k)
+        yield Division(labels[place], small.delta, small.w)
 
 
 def gather(graph: Graph, gamma: float = 1.0) -> np.ndarray:
     """1. From single nodes, moves and merges on as many levels as it takes."""
-    labels = moved(graph, np.arange(graph.n), gamma)
+    labels = moved(graph, np.arange(graph.n), gamma)[0]
     k = int(labels.max(initial=-1)) + 1
-    if k < graph.n:
+    if graph.n - k > FEW * graph.n:
         higher = gather(contracted(graph, labels, k), gamma)
         if higher.max() + 1 < k:
-            labels = moved(graph, higher[labels], gamma)
+            labels = moved(graph, higher[labels], gamma)[0]
     return labels
 
 
 def moved(
     graph: Graph, labels: np.ndarray, gamma: float = 1.0, asked: np.ndarray | None = None
-) -> np.ndarray:
-    """Nodes move while that raises the modularity, first those `asked`; labels without gaps."""
+) -> tuple[np.ndarray, int]:
+    """Nodes move while that raises the modularity, first those `asked`: labels without gaps, and
+    how many moves."""
     z = labels.astype(np.int32)
-    W = np.bincount(z, graph.w, minlength=graph.n)
+    sums = np.zeros((graph.n, 2))
+    sums[:, 0] = np.bincount(z, graph.w, minlength=graph.n)
     asked = np.ones(graph.n, np.uint8) if asked is None else asked.astype(np.uint8)
-    brief = LOOKS * graph.indices.size < BRIEF
-    patient(rise, *graph[:3], graph.w, z, W, np.zeros(graph.n), gamma, asked, brief=brief)
+    brief, there = LOOKS * graph.indices.size < BRIEF, np.empty(graph.n, np.int32)
+    moves = patient(rise, *graph[:3], graph.w, z, sums, there, gamma, asked, brief=brief)
     renumber(z, np.full(graph.n, -1, np.int32))
-    return z
+    return z, moves
 
 
 def combined(graph: Graph, gamma: float, one: np.ndarray, other: np.ndarray) -> np.ndarray:
     """3. The best division found whose clusters are made of what both have in common."""
     pieces, first = common(one, other)
-    both = moved(graph, gather(contracted(graph, pieces, first.size), gamma)[pieces], gamma)
+    both = moved(graph, gather(contracted(graph, pieces, first.size), gamma)[pieces], gamma)[0]
     return max((one, other, both), key=lambda labels: modularity(graph, labels, gamma))
 
 

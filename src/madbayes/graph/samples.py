@@ -10,7 +10,8 @@ small or thin shows in all rows only. So:
    and 30 neighbours, and the number in the middle is taken. Each piece of the first cut gives its
    share, dense and sparse rows alike: a sample has less chance in it than rows drawn at random.
 3. *The others* get the cluster of the nearest row that has one, link by link.
-4. *Again* in what is still large, until the samples leave it whole.
+4. *Again* in parts that are still large and hold at most half of the rows: in more of them
+   neighbours reach as far as before.
 
 docs/adr/0016 has the figures.
 """
@@ -19,7 +20,6 @@ from collections.abc import Callable
 
 import numpy as np
 
-from madbayes._rows.threads import Run
 from madbayes.graph.linking import Linked, link, most_neighbours, reach, settle_borders
 from madbayes.graph.pieces import Tried, Wide, join_pieces, majority, tried
 from madbayes.graph.valleys import Joined, chance, doubted, staircase
@@ -40,7 +40,7 @@ def k_asked(n_neighbors: int, rows: int) -> int:
 
 
 def by_samples(
-    among: Among, wide: Wide, numbers: Tried, weights: str, effort: float, run: Run
+    among: Among, wide: Wide, numbers: Tried, weights: str, effort: float
 ) -> tuple[Linked, Joined, Staircase]:
     """The graph of all rows, their clusters and what would join them.
 
@@ -49,7 +49,7 @@ def by_samples(
     """
     distance, nearest = (each[:, : numbers[1]] for each in wide)
     linked = link(distance, nearest, weights, 1.0)
-    joined = join_pieces(linked, effort, run, layers=LAYERS)
+    joined = join_pieces(linked, effort, layers=LAYERS)
     labels, n = joined.labels, joined.labels.size
     order = np.lexsort((reach(distance), labels))
     joined = joined.rest(joined.before(joined.z > chance(n, LEVEL)))
@@ -58,7 +58,7 @@ def by_samples(
     while large:
         c = large.pop()
         rows = order[labels[order] == c]
-        found, agree = of_samples(rows, among, numbers, weights, effort, run)
+        found, agree = of_samples(rows, among, numbers, weights, effort)
         sure &= agree
         if found is None:
             continue
@@ -69,7 +69,7 @@ def by_samples(
         labels[sample] = number[part.labels]
         adopt(labels, rows, nearest, number)
         joins.append(Joined(labels, chance(n) + part.z, number[part.pairs]))
-        large += [each for each in number.tolist() if (labels == each).sum() > MANY]
+        large += [c for c in number.tolist() if MANY < (labels == c).sum() <= rows.size / 2]
     joined = one_tree(labels, joins)
     path = staircase(joined, None)
     if not sure:
@@ -78,7 +78,7 @@ def by_samples(
 
 
 def of_samples(
-    rows: np.ndarray, among: Among, numbers: Tried, weights: str, effort: float, run: Run
+    rows: np.ndarray, among: Among, numbers: Tried, weights: str, effort: float
 ) -> tuple[tuple[np.ndarray, Joined] | None, bool]:
     """2. The rows of a sample and their clusters, None where they are one; and if samples agree.
 
@@ -91,7 +91,7 @@ def of_samples(
     for k, sample in zip(numbers, samples, strict=True):
         linked[k] = link(*among(sample, min(k, most_neighbours(SAMPLE))), weights, 1.0)
         of[k] = sample
-    k, joined, path = majority(linked, numbers, effort, run)
+    k, joined, path = majority(linked, numbers, effort)
     choice = path.best()
     if choice.number == 1:
         return None, not choice.remarks

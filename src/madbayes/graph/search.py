@@ -10,7 +10,6 @@
    where the best one is, no other is made, unless more effort was asked for.
 """
 
-from collections.abc import Sequence
 from math import isclose
 
 import numpy as np
@@ -91,35 +90,21 @@ def combine(
     return better(theta, best, finish(graph, found.labels[pieces], theta, looks))
 
 
-def runs(graph: Graph, most: int = RUNS, effort: float = 1.0) -> int:
-    """How often to start on a graph of this size, `most` often with an effort of 1."""
-    usual = min(max(WORK / max(graph.indices.size, 1), 1.0), most)
+def runs(graph: Graph, effort: float) -> int:
+    """How often to start on a graph of this size."""
+    usual = min(max(WORK / max(graph.indices.size, 1), 1.0), RUNS)
     return max(1, round(effort * int(usual)))
 
 
 def search(
-    graph: Graph,
-    theta: float,
-    rng: np.random.RandomState,
-    *,
-    effort: float = 1.0,
-    starts: Sequence[np.ndarray] = (),
+    graph: Graph, theta: float, rng: np.random.RandomState, *, effort: float = 1.0
 ) -> tuple[Division, list[float]]:
-    """The division and the objective after each run; `starts` (labels) stand for the first runs."""
-
-    def one(i: int) -> Division:
-        if i < len(starts):
-            return finish(graph, starts[i], theta, PATIENCE)
-        return one_run(graph, theta, rng, PATIENCE)
-
-    often = runs(graph, effort=effort)
-    if len(starts) > 1:  # several runs have found θ: half as many will do
-        often = max(often // 2, len(starts))
-    best = one(0)
+    """The division, and the objective after each run."""
+    best = one_run(graph, theta, rng, PATIENCE)
     history = [best.objective(theta)]
     again = 0  # runs that ended where the best one is
-    for i in range(1, often):
-        other = one(i)
+    for _ in range(1, runs(graph, effort)):
+        other = one_run(graph, theta, rng, PATIENCE)
         again += other.k == best.k and isclose(other.objective(theta), history[-1], rel_tol=SAME)
         best = combine(graph, best, other, theta, rng, PATIENCE)
         history.append(best.objective(theta))

@@ -18,7 +18,6 @@ from functools import partial
 
 import numpy as np
 
-from madbayes._rows.threads import Run
 from madbayes.graph.communities import second_look
 from madbayes.graph.fringe import fingerprint
 from madbayes.graph.input import connected_part
@@ -44,7 +43,7 @@ class Known:
     wide, among : tuple of arrays, function, or None
         Distances and places of as many neighbours as the stages try; and who knows the neighbours
         of some rows among themselves. None where nobody knows them.
-    numbers, weights, effort, hint, run
+    numbers, weights, effort, hint
         Numbers of neighbours that are tried, and parameters of the estimator.
     near : Linked
         The graph that decided.
@@ -60,7 +59,6 @@ class Known:
     weights: str
     effort: float
     hint: int | None
-    run: Run
     near: Linked | None = None
     joined: Joined | None = None
     path: Staircase | None = None
@@ -129,9 +127,9 @@ def join_across_no_valley(known: Known) -> Known:
     or a number of clusters that is asked for leaves nothing to vote on."""
     if known.wide is None or known.among is None:
         near = narrowed(known.linked, known.weights)
-        joined = join_pieces(near, known.effort, known.run)
+        joined = join_pieces(near, known.effort)
         return replace(known, near=near, joined=joined, path=staircase(joined, known.hint))
-    how = known.numbers, known.weights, known.effort, known.run
+    how = known.numbers, known.weights, known.effort
     if len(known.wide[0]) > MANY:
         near, joined, path = by_samples(known.among, known.wide, *how)
     else:
@@ -151,7 +149,7 @@ def look_for_communities(known: Known) -> Known:
     if known.hint is not None:
         return known
     assert known.near is not None and known.path is not None and known.labels is not None
-    found = second_look(known.rows, known.near, known.labels, known.path, known.weights, known.run)
+    found = second_look(known.rows, known.near, known.labels, known.path, known.weights)
     return known if found is None else replace(known, labels=found[0], path=found[1])
 
 
@@ -169,7 +167,7 @@ def follow_curves(known: Known) -> Known:
     if rows is None or known.hint is not None:
         return known
     assert known.joined is not None and known.path is not None and known.labels is not None
-    curves = untangled(rows, known.labels, known.run)
+    curves = untangled(rows, known.labels)
     if curves.max() <= known.labels.max():
         return known
     return replace(known, labels=curves, path=with_curves(known.joined, known.path, curves))

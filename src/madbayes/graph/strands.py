@@ -29,14 +29,14 @@ docs/adr/0016 tells what was tried.
 """
 
 from functools import partial
-from itertools import takewhile
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.spatial import cKDTree
 
 from madbayes._rows.progress import Stage
-from madbayes._rows.threads import Run, serial
+from madbayes._rows.threads import together
 from madbayes.graph.arcs import TOUCH, Strands, strands_of
 from madbayes.graph.curve_kernels import CELLS, follow, rows_near, thin
 
@@ -49,6 +49,7 @@ FINER = 1.2  # the ratio of two scales
 NEAR, CONE, ACROSS, TRIES, SHIFTS = 2.5, 0.9, 0.75, 24, 3  # see `follow`; cones by squared cosines
 CLEAR, TWICE = 0.5, 0.5  # step 2
 CURVES, NEARLY = 0.5, 0.8  # step 3: share of the rows, and of the largest share
+EVERY = 3  # the share changes slowly: every third scale tells if any has nearly enough
 AGREE = 0.75  # adjusted Rand index of two divisions that confirm each other
 TRIED = 8  # scales, from the finest
 VOTES, SHARED = 3, 0.25  # so many divisions, and such a share of all tries, have to agree
@@ -73,7 +74,7 @@ class Curves(NamedTuple):
     label: np.ndarray
 
 
-def untangled(X: np.ndarray, labels: np.ndarray, run: Run) -> np.ndarray:
+def untangled(X: np.ndarray, labels: np.ndarray) -> np.ndarray:
     """Clusters that are several curves divided: the first curve keeps the label, others get new
     ones, in the order of the clusters."""
     new, k = labels.copy(), int(labels.max(initial=-1)) + 1
@@ -83,7 +84,7 @@ def untangled(X: np.ndarray, labels: np.ndarray, run: Run) -> np.ndarray:
     top = k
     for c in range(k):
         rows = np.flatnonzero(labels == c)
-        curve = strands(X[rows], run)
+        curve = strands(X[rows])
         if curve is not None:
             further = curve > 0
             new[rows[further]] = top + curve[further] - 1
@@ -92,7 +93,7 @@ def untangled(X: np.ndarray, labels: np.ndarray, run: Run) -> np.ndarray:
     return new
 
 
-def strands(X: np.ndarray, run: Run = serial) -> np.ndarray | None:
+def strands(X: np.ndarray) -> np.ndarray | None:
     """For each row of a cluster the curve that it belongs to; None if that would be one for all.
 
     Rows are taken in a random order, but always in the same, whatever order they have."""
@@ -110,16 +111,20 @@ def strands(X: np.ndarray, run: Run = serial) -> np.ndarray | None:
     while 0 < rho < width / 4:
         steps.append(rho)
         rho *= FINER
-    scales = list(takewhile(is_there, run(partial(anchors, tree), steps)))
-    enough = max(CURVES, NEARLY * max((each.share for each in scales), default=0.0))
-    scales = [each for each in scales if each.share >= enough][:TRIED]
-    found = list(filter(is_there, run(at_scale, scales)))
+    some = list(filter(is_there, together(partial(anchors, tree), steps[1::EVERY])))
+    if max((each.share for each in some), default=0.0) < NEARLY * CURVES:
+        return None
+    left = [rho for i, rho in enumerate(steps) if i % EVERY != 1]
+    some += filter(is_there, together(partial(anchors, tree), left))
+    enough = max(CURVES, NEARLY * max(each.share for each in some))
+    scales = sorted((each for each in some if each.share >= enough), key=attrgetter("rho"))[:TRIED]
+    found = list(filter(is_there, together(at_scale, scales)))
     if len(found) + len(scales) < VOTES:
         return None
     again = partial(anchors, cKDTree(rows[::-1]))
-    others = list(filter(is_there, run(again, [each.rho for each in scales])))
+    others = list(filter(is_there, together(again, [each.rho for each in scales])))
     scales += others
-    found += filter(is_there, run(at_scale, others))
+    found += filter(is_there, together(at_scale, others))
     best = agreed([nearest_curve(rows, each) for each in found], max(VOTES, SHARED * len(scales)))
     if best is None:
         return None

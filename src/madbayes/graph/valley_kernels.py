@@ -11,7 +11,7 @@ threads. Numba compiles numpy's sort for longer than all that is left here.
 import numpy as np
 
 from madbayes._jit import inner, kernel
-from madbayes.graph.smoothing_kernels import levels, plain_levels
+from madbayes.graph.smoothing_kernels import smooth
 
 
 @inner
@@ -182,17 +182,16 @@ def lower_side(flows, at, m, height, order, room):
 
 @kernel
 def valleys(
-    indptr, indices, walk, flow, plain, piece, first, links, linked, cluster, follows, size,
-    ones, others, limit, layers, steps, height,
-    where, whole, real, J, W, V, lanes, middle, side, across,
+    indptr, indices, walk, flow, piece, first, links, linked, cluster, follows, size,
+    ones, others, limit, layers, terms, height,
+    where, whole, real, J, W, V, middle, side, across,
 ):  # fmt: skip
     """The valley between each of `ones` and its one of `others`: middle and side by `flow`, and the
     side by `walk`; of one strand each, where edges cross in several.
 
     The first is inf where there is no valley, and where `limit` nodes of a side are no more than so
     many `layers` along the boundary: which of the next are among them is chance. `where`: -1 for
-    each node of the graph, before and after. `whole`, `real`, `J`, `W`, `V`, `lanes`: room.
-    `plain`: each edge weighs 1 or 1/2.
+    each node of the graph, before and after. `whole`, `real`, `J`, `W`, `V`: room.
     """
     node, order, rank, root, spare = whole[0], whole[1], whole[2], whole[3], whole[4]
     level, new, degree, flows, walks, weight = real[0], real[1], real[2], real[3], real[4], real[5]
@@ -217,10 +216,7 @@ def valleys(
         middle[t], side[t], across[t] = np.inf, 1.0, 0.0
         if not seen:
             continue
-        if plain:
-            plain_levels(ptr, J, W, level, new, degree, weight, lanes, whole[6], steps)
-        else:
-            levels(ptr, J, W, level, new, degree, steps)
+        smooth(ptr, J, W, level, new, degree, flows, walks, terms)
         sort(level, 0, m, order, spare)
         at = profile(ptr, J, W, V, order, rank, spare, flows, walks)
         if 1 <= at <= m - 3:

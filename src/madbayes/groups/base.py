@@ -12,7 +12,7 @@ from madbayes._rows.content import content_order
 from madbayes._rows.row_kernels import squared_error
 from madbayes._rows.rows import DISK_VALUES, Rows, on_disk
 from madbayes._search.division import Division
-from madbayes._search.driver import by_size, search
+from madbayes._search.driver import by_size, descend, search
 from madbayes._search.number import printed_number, search_number
 from madbayes._search.price import SharedPrice, fixed
 from madbayes.groups.algorithm2 import SharedClustering, hard_hdp
@@ -26,6 +26,7 @@ from madbayes.groups.grouped_rows import (
     usage,
 )
 from madbayes.groups.path import ALIKE, find_shared_path, shares
+from madbayes.groups.relaxation import relaxed_bound, rounded
 from madbayes.groups.space import GroupedSpace
 from madbayes.howmany.staircase import Staircase
 from madbayes.kmeans.dense_space import DenseSpace
@@ -59,6 +60,18 @@ def clustering_of(found: Division, history: list[float]) -> SharedClustering:
     return SharedClustering(np.argsort(rank)[found.labels], history, len(history), True)
 
 
+def round_and_polish(
+    rows: Grouped, local: float, glob: float, options: Options
+) -> SharedClustering:
+    """`relaxation.py`: eigenvectors, rounded, and the moves and splits of the search."""
+    rng = options.random_state
+    price = SharedPrice(glob, len(rows.X), local=local)
+    space = GroupedSpace(rows.X, rows.w, rows.group, price)
+    first = space.division(rounded(rows, local, glob, rng))
+    history = [first.objective]
+    return clustering_of(descend(space, first, rng, history), history)
+
+
 class SharedClusters:
     """What `HardHDP` and `KernelHardHDP` share: parameters, checks, and what is stored."""
 
@@ -70,6 +83,8 @@ class SharedClusters:
     n_iter_: int
     converged_: bool
     path_: Staircase
+    relaxed_bound_: float
+    _algorithms = ("search", "paper", "spectral")
 
     def __init__(
         self,
@@ -121,18 +136,22 @@ class SharedClusters:
         Returns the grouped rows, their division, and the label of each row of X (-1 for a row of
         weight 0).
         """
-        if self.algorithm == "search" and on_disk(X) and X.shape[0] * X.shape[1] > DISK_VALUES:
+        large = on_disk(X) and X.shape[0] * X.shape[1] > DISK_VALUES
+        if self.algorithm != "paper" and large:
             raise ValueError(
-                f"algorithm='search' needs the rows in memory, and X has {X.shape[0]:,} of "
-                f"{X.shape[1]} columns on disk. Use algorithm='paper', or np.array(X) if it fits."
+                f"algorithm={self.algorithm!r} needs the rows in memory, and X has {X.shape[0]:,} "
+                f"of {X.shape[1]} columns on disk. Use algorithm='paper', or np.array(X) if it "
+                "fits."
             )
-        if self.algorithm == "search":  # a shuffled table gives the same clusters
+        if self.algorithm != "paper":  # a shuffled table gives the same clusters
             order = content_order(X, weight, 0)
             groups = groups._replace(order=order[np.argsort(groups.code[order], kind="stable")])
         rows = put_together(X, weight, groups)
         local, glob, path = self._penalties(rows, options)
         if self.algorithm == "paper":
             local, glob, found = self._fit_paper(rows, local, glob, path, options)
+        elif self.algorithm == "spectral":
+            found = round_and_polish(rows, local, glob, options)
         else:
             local, glob, found = self._search(rows, local, glob, path, options)
         warn_if_unfinished(self, found.converged)
@@ -145,6 +164,8 @@ class SharedClusters:
         used = usage(rows.group, division.labels, (len(groups.names), division.k))
         inertia = float(squared_error(rows.X, rows.w, division.labels, division.centers))
         self._store_found(groups.names, found, used, inertia, (local, glob))
+        if not large:
+            self.relaxed_bound_ = relaxed_bound(rows, local, glob)
         labels = np.full(X.shape[0], -1, dtype=np.int64)
         labels[rows.place] = division.labels
         return rows, division, labels
@@ -262,6 +283,11 @@ class SharedClusters:
         first = first_gap(Rows(rows.X, weight=rows.w), number)
         total, found = printed_number(solve, lambda found: found.k, number, first)
         return share * total, (1 - share) * total, found
+
+    @property
+    def gap_(self) -> float:
+        """At most this share of the objective could still be saved."""
+        return max(self.objective_ - self.relaxed_bound_, 0.0) / self.objective_
 
     def _store_labels(self, labels: np.ndarray, groups: Groups) -> None:
         self.labels_ = labels.astype(np.int32)

@@ -34,9 +34,10 @@ ROUNDS = 8
 
 def fit_divergent(model: Any, X: Any, weight: Any, groups: Groups) -> np.ndarray:
     """Fit the model; returns the group of each row that counts (-1: it does not)."""
-    if model.algorithm == "paper":
+    if model.algorithm != "search":
         raise ValueError(
-            "algorithm='paper' of HardHDP is for divergence='squared'. Use algorithm='search'."
+            f"algorithm={model.algorithm!r} of HardHDP is for divergence='squared'. Use "
+            "algorithm='search'."
         )
     options = model._check()
     everything, counts = model._encode_fit(X, weight)
@@ -47,9 +48,7 @@ def fit_divergent(model: Any, X: Any, weight: Any, groups: Groups) -> np.ndarray
         found = None
         if len(given) < 2 or model._encoder.mixed:
             fewest, most = numbers_of(model.n_global_hint)
-            found = find_number(
-                centred(rows), model._encoder, fewest, most, options.random_state, run
-            )
+            found = find_number(centred(rows), model._encoder, fewest, most, options.random_state)
         model._set_noise(rows, level(rows, model._encoder, found))
         space = DivergenceSpace(
             model._encoder.scaled(rows), SharedPrice(1.0, rows.n), run, group=code

@@ -1,8 +1,8 @@
 """Hard HDP: clusters shared by many data sets (KJ section 4), the estimator.
 
 Objective: F = Σ_n w_n ‖x_n - μ_{z_n}‖² + λ_l Σ_j k_j + λ_g g (KJ Eq. 2, with weights).
-`algorithm2` holds the printed algorithm, `grouped_space` what the search needs, `path` how the
-penalties are found, `sharing` what this estimator has in common with `KernelHardHDP`.
+`algorithm2` holds the printed algorithm, `space` what the search needs, `path` how penalties are
+found, `relaxation` a lower bound, `base` what this estimator shares with `KernelHardHDP`.
 """
 
 from typing import Any, Self
@@ -44,15 +44,17 @@ class HardHDP(DivergenceMixin, SharedClusters, CentersMixin):
         The cost of one more cluster in a group, in squared-distance units (λ_l of the paper).
     penalty_global : float, "auto" or "farthest-first", default="auto"
         The cost of one more cluster altogether, in squared-distance units (λ_g). "auto" takes the
-        penalties whose clusters describe the data in the fewest words (`multi.path`), or
+        penalties whose clusters describe the data in the fewest words (`groups.path`), or
         those that give about as many clusters as the hints say; it takes clusters to be round, and
         cuts up long ones. "farthest-first" aims at the hints: with "paper" by the heuristic of
         KJ 6.1, which is on the scale of one row, with "search" like "auto".
-    algorithm : {"search", "paper"}, default="search"
+    algorithm : {"search", "paper", "spectral"}, default="search"
         "search" looks for the lowest objective: at the end no move of one row or of one group's
         share of a cluster, to another cluster or to a new one, and no merge of two clusters lowers
         it, and splits of every cluster have been tried in vain. Never above "paper". It is a
-        heuristic; the global minimum is not guaranteed. "paper" is KJ Algorithm 2.
+        heuristic; the global minimum is not guaranteed. "paper" is KJ Algorithm 2. "spectral"
+        rounds the eigenvectors of the relaxed objective and polishes the result by the moves of
+        "search": it takes less time and often ends a little higher.
     n_local_hint, n_global_hint : int or None
         Rough numbers of clusters, in a group on average and in all.
     n_init : int, default=1
@@ -94,6 +96,12 @@ class HardHDP(DivergenceMixin, SharedClusters, CentersMixin):
         Sum of (weighted) squared distances to the centres.
     objective_history_ : array
         The objective after each pass or improvement; never rises.
+    relaxed_bound_ : float
+        No division of these rows has a lower objective at these penalties. It is far off where
+        there are many more clusters than columns. Only with ``divergence="squared"`` and rows in
+        memory.
+    gap_ : float
+        (`objective_` - `relaxed_bound_`) / `objective_`: at most this share could still be saved.
     evidence_, path_ : penalties.Choice, penalties.Staircase
         With "auto" penalties: how many clusters and how sure; clusters against `penalty_global`.
     n_iter_, converged_

@@ -52,7 +52,7 @@ class KernelHardHDP(SharedClusters, KernelMixin):
     ----------
     labels_, local_labels_, n_clusters_, n_local_clusters_, groups_
     penalty_local_, penalty_global_, objective_, inertia_, objective_history_, n_iter_, converged_
-    evidence_, path_
+    evidence_, path_, relaxed_bound_, gap_
         As in `HardHDP`. There are no `cluster_centers_`: a centre is a mean of φ.
     n_features_in_, feature_names_in_
 
@@ -79,7 +79,7 @@ class KernelHardHDP(SharedClusters, KernelMixin):
         degree: float = 3,
         coef0: float = 1,
         kernel_params: dict[str, Any] | None = None,
-        algorithm: Literal["search", "paper"] = "search",
+        algorithm: Literal["search", "paper", "spectral"] = "search",
         n_local_hint: int | None = None,
         n_global_hint: int | None = None,
         n_init: int = 1,
@@ -122,7 +122,7 @@ class KernelHardHDP(SharedClusters, KernelMixin):
             _, _, labels = self._solve(features, weight, found, options)  # 2.
             space = KernelSpace(gram, w, Price(1.0, gram.n), some)
             division = space.division(labels[used])
-        if self.algorithm == "search":  # in an order that does not depend on the coordinates
+        if self.algorithm != "paper":  # in an order that does not depend on the coordinates
             division = by_size(division)
             labels[used] = division.labels
             shape = (len(found.names), division.k)

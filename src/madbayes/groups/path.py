@@ -45,7 +45,7 @@ from madbayes.groups.descent import nearest
 from madbayes.groups.grouped_rows import Grouped, starts
 from madbayes.groups.space import GroupedSpace
 from madbayes.howmany.path import find_path
-from madbayes.howmany.staircase import Choice, Staircase, in_words
+from madbayes.howmany.staircase import Staircase
 
 SAMPLE = 4000  # rows that candidates are made from
 STEP = 1.6  # from one λ_g to the next
@@ -308,20 +308,13 @@ def staircase(
         [one.n_global for one in steps],
         np.array([one.error for one in steps]) / share,
         centers=[space.division(one.labels).centers for one in steps],
-        scores={one.n_global: -one.words for one in sorted(steps, key=lambda one: -one.words)},
     )
     others = sorted((one for one in steps if one is not best), key=lambda one: one.words)
     # In nats: ten say that nothing else comes near.
     margin = min((others[0].words - best.words) / 10, 1.0) if others else 1.0
     if best.n_global == 1:
         margin, reason = 0.0, "no division stands out from noise"
-    choice = Choice(
-        number=best.n_global,
-        price=best.glob / share,
-        strength=in_words(margin) if best.n_global > 1 else "none",
-        support=margin,
-        reason=reason,
-        runners_up=tuple({one.n_global: -one.words for one in others[:5]}.items()),
-        score=-best.words,
+    scores = {one.n_global: -one.words for one in sorted(steps, key=lambda one: -one.words)}
+    return path.decide(
+        best.n_global, reason, scores=scores, support=margin, price=best.glob / share
     )
-    return replace(path, choice=choice)

@@ -11,8 +11,9 @@ from madbayes._partition.lloyd import nearest
 from madbayes.howmany.halves import STEADY, Half, Scores, Votes
 from madbayes.howmany.recovery import Recovery
 from madbayes.howmany.remarks import remarks
-from madbayes.howmany.staircase import Choice, Staircase, Strength, in_words, lower_hull
+from madbayes.howmany.staircase import Staircase, Strength, in_words, lower_hull
 
+LEAST_FOUND = 1 / 3  # share of the clusters that has to be found again beyond noise
 MORE_FOUND = 1.5  # clusters found again, in units of the links' score, that overrule the links
 CLEAR_LINKS, CLEAR_SHARE = 7.0, 0.9  # score of the links, and share of the possible, beyond doubt
 STRONG_ROWS = 100  # rows for strong evidence, at least: halves of fewer say the same by accident
@@ -54,7 +55,8 @@ class Tested:
         them are confirmed than by links."""
         if self.recovery is None or not self.recovery.beyond_noise:
             return False
-        return self.recovery.found > MORE_FOUND * max(self.scores[self.by_links][0], 0.0)
+        least = LEAST_FOUND * (self.recovery.number - 1)
+        return self.recovery.found > max(least, MORE_FOUND * self.scores[self.by_links][0])
 
     @property
     def best(self) -> int:
@@ -65,13 +67,12 @@ class Tested:
         return self.by_links
 
 
-def choose(path: Staircase, tested: Tested, number: int, k: int) -> Choice:
-    """The choice of a number of clusters that was tested as a division into k (fewer where rows
-    coincide)."""
-    step = path.step_of(number)
-    assert step is not None  # `keep_on_hull`
+def choose(path: Staircase, tested: Tested, number: int, k: int) -> Staircase:
+    """The staircase with the choice of a number of clusters that was tested as a division into k
+    (fewer where rows coincide)."""
     by_test = from_recovery(tested) if tested.recovered else from_links(path, tested, k)
-    return Choice(number=number, price=path.middle(step), remarks=remarks(tested, k), **by_test)
+    scores = {k: score for k, (score, _) in tested.scores.items()}
+    return path.decide(number, scores=scores, remarks=remarks(tested, k), **by_test)
 
 
 def keep_on_hull(numbers: np.ndarray, errors: np.ndarray, chosen: int) -> np.ndarray:
@@ -136,7 +137,8 @@ def from_recovery(tested: Tested) -> dict[str, Any]:
         "support": float(recovery.beyond[at]) / 3,
         "reason": (
             f"hardly any valleys, but {recovery.strength[at]:.0%} of the pairs of a cluster are "
-            f"together in other halves of the rows, {recovery.beyond[at]:.0%} more than in noise"
+            f"together in other halves of the rows, {recovery.beyond[at]:.0%} more than in noise; "
+            f"single halvings say {min(recovery.votes)} to {max(recovery.votes)}"
         ),
         "runners_up": tuple((k, value) for k, value in others if k != number)[:5],
         "score": float(recovery.beyond[at]),

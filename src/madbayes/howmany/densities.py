@@ -14,6 +14,8 @@ uniform clouds are explained best by the kernel density, whatever Gaussians are 
 The rows are divided by content, not by order: a shuffled table gives the same figures.
 """
 
+from collections.abc import Sequence
+
 import numpy as np
 from scipy.linalg import solve_triangular
 from scipy.spatial import cKDTree
@@ -23,8 +25,9 @@ MAX_ROWS = 1200  # rows that are looked at; the standard error of the mean is th
 MAX_COLUMNS = 10  # principal components that are kept: kernels see little in more
 MIN_ROWS = 40  # fewer rows cannot be divided and compared
 PRIOR_ROWS = 1.0  # the variance of all rows counts like this many rows in each cluster
-NEIGHBOURS = (5, 10, 20)  # k of the kernel density; the best on the held-out rows counts
+NEIGHBOURS = (5, 10, 20)  # k of the kernel density
 WIDTHS = (0.25, 0.35, 0.5, 0.7, 1.0)  # kernel widths as a share of the distance to that neighbour
+KERNELS = tuple((k, width) for k in NEIGHBOURS for width in WIDTHS)  # the best of them counts
 
 
 def sketch(X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -36,11 +39,25 @@ def sketch(X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     X = X / scale if scale > 0 else X
     order = np.lexsort(X.T)
     place = order[np.random.RandomState(0).permutation(len(X))[:MAX_ROWS]]
-    Z = X[place]
+    Z = X[place] + dequantize(X[place])
     if X.shape[1] > MAX_COLUMNS:
         axes = np.linalg.svd(Z, full_matrices=False)[2][:MAX_COLUMNS]
         Z = Z @ axes.T
     return Z, place
+
+
+def dequantize(Z: np.ndarray) -> np.ndarray:
+    """Noise of half a step each way for columns of rounded numbers, 0 for others.
+
+    Rounded numbers have no density; spread evenly over their steps they have one (Uria, Murray &
+    Larochelle 2013).
+    """
+    noise = np.random.RandomState(0).uniform(-0.5, 0.5, Z.shape)
+    for column, out in zip(Z.T, noise.T, strict=True):
+        values = np.unique(column)
+        rounded = 1 < len(values) < len(column) / 2
+        out *= np.median(np.diff(values)) if rounded else 0.0
+    return noise
 
 
 def gaussian_density(
@@ -69,21 +86,33 @@ def gaussian_density(
     return float(logsumexp(logs, axis=0).mean() - 0.5 * d * np.log(2 * np.pi))
 
 
-def kernel_density(rows: np.ndarray, others: np.ndarray) -> float:
-    """The mean log density of `others` under kernels around `rows`, of the best width."""
+def kernel_density(
+    rows: np.ndarray, others: np.ndarray, kernels: Sequence[tuple[int, float]] = KERNELS
+) -> tuple[float, tuple[int, float]]:
+    """The mean log density of `others` under kernels around `rows`, and the kernel that is best.
+
+    Repeated rows count once for the distance to a neighbour: kernels around them would otherwise
+    have no width, and a density without bound.
+    """
     n, d = rows.shape
     squares = np.square(others).sum(axis=1)[:, None] + np.square(rows).sum(axis=1)
-    squares = np.maximum(squares - 2 * others @ rows.T, 0.0)
-    reach = cKDTree(rows).query(rows, min(max(NEIGHBOURS), n - 1) + 1)[0]
-    best = -np.inf
-    for k in NEIGHBOURS:
-        far = reach[:, min(k, n - 1)]
-        far = np.maximum(far, 1e-6 * max(far.max(), 1e-12))  # of repeated rows
-        for width in WIDTHS:
-            h = width * far
-            logs = logsumexp(-squares / (2 * h * h) - d * np.log(h), axis=1)
-            best = max(best, float(logs.mean()))
-    return best - np.log(n) - 0.5 * d * np.log(2 * np.pi)
+    squares = np.maximum(squares - 2 * others @ rows.T, 0.0).astype(np.float32)
+    distinct = np.unique(rows, axis=0)
+    last = len(distinct) - 1
+    if last == 0:
+        return np.inf, kernels[0]
+    reach = cKDTree(distinct).query(rows, min(max(NEIGHBOURS), last) + 1)[0]
+    found = []
+    for k, width in kernels:
+        h = width * reach[:, min(k, last)]
+        logs = squares * (-0.5 / (h * h)).astype(np.float32)
+        logs -= (d * np.log(h)).astype(np.float32)
+        top = logs.max(axis=1, keepdims=True)
+        logs -= top
+        sums = np.exp(logs, out=logs).sum(axis=1)
+        found.append(float((np.log(sums) + top[:, 0]).mean(dtype=np.float64)))
+    best = int(np.argmax(found))
+    return found[best] - np.log(n) - 0.5 * d * np.log(2 * np.pi), kernels[best]
 
 
 def loss_by_shape(X: np.ndarray, labels: np.ndarray) -> float:
@@ -113,6 +142,8 @@ def explain(X: np.ndarray, divisions: dict[str, np.ndarray]) -> dict[str, float]
                 means.append(gaussian_density(rows[used], labels[at][used], others, long=long))
             options.append(float(np.mean(means)))
         if shape == "any":
-            options.append(float(np.mean([kernel_density(a, b) for a, b, _ in parts])))
+            first, kernel = kernel_density(*parts[0][:2])
+            second, _ = kernel_density(*parts[1][:2], [kernel])
+            options.append((first + second) / 2)
         found[shape] = max(options)
     return found

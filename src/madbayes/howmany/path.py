@@ -24,6 +24,7 @@ Departs from the paper: KJ choose λ by farthest-first from a given k; here k it
 docs/adr/0006 tells why it decides as it does, and when it is wrong.
 """
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -67,7 +68,7 @@ from madbayes.howmany.sample import (
 from madbayes.howmany.staircase import Staircase
 
 MIN_ROWS = 12  # fewer rows cannot be halved and tested
-COMPONENTS = 8  # of the sketch, at least, to look for clusters without valleys: products of few
+COMPONENTS = 5  # of the sketch, at least, to look for clusters without valleys: products of few
 # components that are not normal (the corners of a square) are found again without being clusters
 
 
@@ -156,9 +157,12 @@ def find_path(
     rng = np.random.default_rng(seed)
     fewest, most = check_range(max_clusters, n_clusters_hint)
     sample = draw_sample(X, weight, most or 0, rng, unit=unit)  # 1.
-    Z = sketch(sample, rng)  # 2.
+    Z, independent = sketch(sample, rng)  # 2.
     many = X.shape[1] > KEEP_COLUMNS and Z.shape[1] >= COMPONENTS
-    tested = try_numbers(Z, sample.core_w, fewest, most, unit, rng, many=many)  # 3. to 5.
+    tested = try_numbers(Z, sample.core_w, fewest, most, rng)  # 3., 4.
+    if many and len(Z) >= ROWS_TO_RECOVER and not tested.beyond_doubt:
+        tested = look_again(tested, unit, rng, independent)  # 5.
+    tested = replace(tested, unit=unit)
     numbers, errors, centers, scored = stairs(sample, tested, unit)  # 6.
     at = int(np.argmin([abs(k - tested.best) for k in scored]))
     keep = keep_on_hull(numbers, errors, int(numbers[at]))
@@ -166,12 +170,12 @@ def find_path(
         numbers[keep],
         errors[keep],
         centers=[centers[i] for i in keep],
-        scores={k: s for k, (s, _) in tested.scores.items()},
         unit=unit,
         far=farthest(sample, centers[at]),
         _X=X,
     )
-    choice = choose(found, tested, int(numbers[at]), scored[at])
+    found = choose(found, tested, int(numbers[at]), scored[at])
+    choice = found.best()
     more = on_isolated(sample.n_isolated) + on_hint(choice.number, n_clusters_hint, max_clusters)
     choice = replace(choice, n_isolated=sample.n_isolated, remarks=choice.remarks + more)
     return replace(found, choice=choice)
@@ -212,13 +216,9 @@ def try_numbers(
     w: np.ndarray,
     fewest: int,
     most: int | None,
-    unit: bool,
     rng: np.random.Generator,
-    *,
-    many: bool,
 ) -> Tested:
-    """3. to 5. Halves, links, clusters found again (`many` components); a tree of all rows where
-    there are too few to test."""
+    """3. and 4. Halves and links; a tree of all rows where there are too few to test."""
     n, h = len(Z), len(Z) // 2
     n_small = min(h // 2, max(512, int(6 * np.sqrt(h)), 3 * (most or 0)))
     k_max = max(1, min(n_small // 2, most or 320))
@@ -234,12 +234,21 @@ def try_numbers(
     halves = make_halves(Z, w, n_small, count_cuts(n), rng)
     k_max = min(k_max, *(len(half.small) for half in halves))
     scores, votes = score_levels(halves, min(fewest, k_max), k_max)
-    tested = Tested(Z, w, halves, scores, votes, min(fewest, k_max), most or n, k_max, unit)
-    if many and n >= ROWS_TO_RECOVER and not tested.beyond_doubt:
-        tested = replace(tested, recovery=find_again(Z, w, fewest, k_max, rng, unit=unit))
-        if tested.recovered and tested.recovery is not None:
-            tested = replace(tested, Z=tested.recovery.Z, halves=tested.recovery.halves)
-    return tested
+    return Tested(Z, w, halves, scores, votes, min(fewest, k_max), most or n, k_max)
+
+
+def look_again(
+    tested: Tested, unit: bool, rng: np.random.Generator, independent: Callable[[], Any] | None
+) -> Tested:
+    """5. With the clusters that are found again in other halves, which may decide."""
+    null = None if independent is None else independent()
+    recovery = find_again(
+        tested.Z, tested.weights, tested.fewest, tested.top, rng, unit=unit, independent=null
+    )
+    tested = replace(tested, recovery=recovery)
+    if recovery is None or not tested.recovered:
+        return tested
+    return replace(tested, Z=recovery.Z, halves=recovery.halves)
 
 
 def stairs(
@@ -273,7 +282,7 @@ def divisions(tested: Tested, n_rows: int, apart: float) -> list[tuple[int, np.n
     stage, frame = Stage("at which penalty", len(numbers)), frame_of(Z, w)
 
     def divide_into(k: int) -> tuple[int, np.ndarray]:
-        starts = tested.halves[: 2 if k in near else 1]
+        starts = tested.halves[: 4 if k == tested.best else 2 if k in near else 1]
         share = 1 if k in near else FIRST_LOOK
         found = [lloyd(Z, half.centers(k, share), w, 3, frame=frame) for half in starts]
         stage.step()

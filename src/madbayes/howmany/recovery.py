@@ -8,15 +8,19 @@ there if two halves of the rows, divided separately, end in the same ones.
 1. *Divide.* Each half of the rows is divided into k clusters.
 2. *Strength.* The rows of one half are assigned to the clusters of both halves. The strength of a
    cluster is the share of pairs of its rows that are together in the other division too (prediction
-   strength, Tibshirani & Walther 2005); that of a division is the median over its clusters.
+   strength, Tibshirani & Walther 2005); that of a division is the mean over its clusters without
+   the lowest and the highest quarter (a median changes more from halves to halves).
 3. *Noise.* The same is done with rows of the same spectrum that have no clusters. Noise that is
    long in one direction is cut in two at the same place by every half, so strength counts only as
    far as it is *beyond* that of noise. Two kinds of noise take turns: the values of each principal
    component, shuffled among the rows (same variances, same tails, same sparsity), and normal values
-   of the same variances (a component with two heaps keeps them when it is shuffled).
+   of the same variances (a component with two heaps keeps them when it is shuffled). Every halving
+   draws noise of its own: noise varies as much as the data do.
 4. *Gain.* Of all laws of a given covariance the Gaussian is the hardest to describe by few points.
    With E(k) the share of the squared error of the other half that is left, the gain is
-   log E(k) / log E_shuffled(k) - 1. Numbers of clusters whose gain is below MARGIN are left out.
+   log E(k) / log E_shuffled(k) - 1, and the same against rows whose columns were shuffled: skewed
+   columns that are independent have no clusters. Numbers of clusters whose gain is below MARGIN
+   are left out.
 5. *Which k.* The strength beyond noise is a hill over log k, often with several tops of nearly the
    same height. Which top is the highest changes with the halves, their middle does not: the answer
    is the mean of log k, weighted by exp(height / TOP).
@@ -30,6 +34,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+from scipy.stats import trim_mean
 
 from madbayes._rows.rows import unit_rows
 from madbayes._rows.threads import together
@@ -39,14 +44,15 @@ from madbayes.howmany.links import squared_distances
 MIN_ROWS = 300  # rows: in 220 rows of noise 1 of 28 sets was cut, in 600 and more none of 84
 MARGIN = 0.3  # gain beyond noise; noise of many kinds stays below 0.1, data with clusters above 0.4
 ROWS = 4_096  # rows of one repetition, both halves together
-REPEATED_ROWS = 24_000  # rows of all repetitions together, which …
-REPETITIONS = 6, 12  # … are so many halvings, at least and at most
-NOISE = 4  # of each kind of noise one halving for so many of the data: its curve is smoother
+REPEATED_ROWS = 16_000  # rows of all repetitions together, which …
+REPETITIONS = 4, 8  # … are so many halvings, at least and at most
+NOISE = 0.75  # halvings of each kind of noise for one of the data; they vary as much
+HOPELESS = 0.1  # gain beyond normal noise, at first sight, that ends the test
 SMALL = 512  # small clusters of a half, at most
 STAGES = 32, 64, 128  # clusters up to which numbers are tried, while the curve does not fall
 FALLEN = 0.1  # strength that the end of the curve is below its top when higher numbers are hopeless
 ROWS_PER_CLUSTER = 4  # rows of a half for each cluster, at least
-SMOOTH, SMOOTH_NOISE = 0.07, 0.15  # in log k: over how much of k a curve is averaged
+SMOOTH, SMOOTH_NOISE = 0.07, 0.2  # in log k: over how much of k a curve is averaged
 TOP = 0.03  # strength: tops that differ by less than the error of the repeated test are one
 
 
@@ -55,7 +61,7 @@ class Recovery:
     """What the repeated halvings say; the arrays belong to the numbers of clusters `ks`."""
 
     Z: np.ndarray  # the rows as they were divided
-    halves: list[Half]  # of one repetition, to start divisions from
+    halves: list[Half]  # of two repetitions, to start divisions from
     ks: np.ndarray
     gain: np.ndarray  # 4.
     strength: np.ndarray  # 2., from 0 to 1
@@ -71,9 +77,10 @@ class Recovery:
 
     @property
     def found(self) -> float:
-        """How many clusters are found again, minus those that are not: 1 for each cluster of
-        strength 1, -1 for each of strength 0."""
-        return float((self.number - 1) * (2 * self.strength[self.at] - 1))
+        """How many clusters are found again, in units of the links' score: as many as there are, at
+        strength 1, and none at the strength of noise."""
+        beyond, noise = self.beyond[self.at], self.strength[self.at] - self.beyond[self.at]
+        return float((self.number - 1) * beyond / max(1.0 - noise, 1e-9))
 
 
 def find_again(
@@ -84,6 +91,7 @@ def find_again(
     rng: np.random.Generator,
     *,
     unit: bool,
+    independent: np.ndarray | None = None,
 ) -> Recovery | None:
     """Steps 1 to 5 on the rows Z; None where no number of clusters is beyond normal noise.
 
@@ -92,60 +100,72 @@ def find_again(
     """
     if unit:  # directions, after the direction that all rows share is gone
         Z = unit_rows(Z)
+        independent = None if independent is None else unit_rows(independent)
     h = min(len(Z), ROWS) // 2
     most = min(k_max, h // ROWS_PER_CLUSTER)
     repetitions = int(np.clip(REPEATED_ROWS // (2 * h), *REPETITIONS))
-    shuffled, normal = noise_like(Z, rng, unit=unit)  # 3.
-    kinds = [Z] * repetitions + [shuffled, normal] * -(-repetitions // NOISE)
-    seeds = rng.integers(2**31, size=len(kinds)).tolist()
-    jobs = zip(kinds, seeds, strict=True)
-    pairs = together(lambda job: cut_in_halves(job[0], w, job[1]), jobs)
-    ks = np.empty(0, int)
-    error = strength = np.empty((len(pairs), 0))
-    for stage in STAGES:
-        new = ladder(max(k_min, 2), min(stage, most))
-        new = new[~np.isin(new, ks)]
-        if not len(new):
-            break
-        ks = np.r_[ks, new]
-        results = np.array(together(partial(compare, ks=new), pairs))
-        error, strength = np.c_[error, results[:, 0]], np.c_[strength, results[:, 1]]
-        curve = strength[:repetitions].mean(axis=0) - strength[repetitions:].mean(axis=0)
-        if smooth(ks, curve, SMOOTH_NOISE)[-1] < curve.max() - FALLEN:
-            break
+    kinds = ["data", "shuffled", "normal"] + ["independent"] * (independent is not None)
+    first = len(kinds)
+    kinds += ["data"] * (repetitions - 1)
+    kinds += ["shuffled", "normal"] * (round(NOISE * repetitions) - 1)
+    jobs = list(zip(kinds, rng.integers(2**31, size=len(kinds)).tolist(), strict=True))
+    of = np.array(kinds)
+    data, shuffled, normal = of == "data", of == "shuffled", of == "normal"
+
+    def halve(job: tuple[str, int]) -> list[Half]:  # 1. and 3.
+        kind, seed = job
+        if kind in ("shuffled", "normal"):
+            return cut_in_halves(noise_like(Z, kind, seed, unit=unit), w, seed)
+        return cut_in_halves(independent if kind == "independent" else Z, w, seed)
+
+    ks = ladder(max(k_min, 2), min(STAGES[0], most))
     if not len(ks):
         return None
-    data, noise = slice(repetitions), slice(repetitions, None)
-    gain = error[data].mean(axis=0) / error[noise][::2].mean(axis=0) - 1  # 4.
+    pairs = together(halve, jobs[:first])
+    error, strength = compare_all(pairs, ks)
+    if (error[0] / error[2] - 1).max() < HOPELESS:
+        return None
+    pairs += together(halve, jobs[first:])
+    error, strength = np.hstack([(error, strength), compare_all(pairs[first:], ks)])
+    for stage in STAGES[1:]:
+        curve = strength[data].mean(axis=0) - strength[shuffled | normal].mean(axis=0)
+        new = ladder(int(ks[-1]) + 1, min(stage, most))
+        if not len(new) or smooth(ks, curve, SMOOTH_NOISE)[-1] < curve.max() - FALLEN:
+            break
+        ks = np.r_[ks, new]
+        error, strength = np.dstack([(error, strength), compare_all(pairs, new)])
+    described = error[data].mean(axis=0)
+    gain = described / error[shuffled].mean(axis=0) - 1  # 4.
+    if independent is not None:
+        gain = np.minimum(gain, described / error[of == "independent"].mean(axis=0) - 1)
     allowed = beyond_noise = gain > MARGIN
     if not allowed.any():
-        allowed = error[data].mean(axis=0) / error[noise][1::2].mean(axis=0) - 1 > MARGIN
+        allowed = described / error[normal].mean(axis=0) - 1 > MARGIN
     if not allowed.any():
         return None
-    noisy = smooth(ks, strength[noise].mean(axis=0), SMOOTH_NOISE)
+    noise = smooth(ks, strength[shuffled | normal].mean(axis=0), SMOOTH_NOISE)
     return Recovery(
         Z,
-        pairs[0],
+        pairs[0] + pairs[first],
         ks,
         gain,
         strength[data].mean(axis=0),
-        strength[data].mean(axis=0) - noisy,
-        middle_of_tops(ks, strength[data].mean(axis=0) - noisy, allowed),
-        tuple(middle_of_tops(ks, one - noisy, allowed) for one in strength[data]),
+        strength[data].mean(axis=0) - noise,
+        middle_of_tops(ks, strength[data].mean(axis=0) - noise, allowed),
+        tuple(middle_of_tops(ks, one - noise, allowed) for one in strength[data]),
         bool(beyond_noise.any()),
     )
 
 
-def noise_like(
-    Z: np.ndarray, rng: np.random.Generator, *, unit: bool
-) -> tuple[np.ndarray, np.ndarray]:
-    """3. Rows without clusters: principal components shuffled, and normal ones."""
-    centred = Z[: 4 * ROWS] - Z[: 4 * ROWS].mean(axis=0)
-    shuffled = centred @ np.linalg.eigh(centred.T @ centred)[1]
-    normal = rng.standard_normal(shuffled.shape) * shuffled.std(axis=0)
-    for column in shuffled.T:
-        rng.shuffle(column)
-    return shuffled, unit_rows(normal) if unit else normal
+def noise_like(Z: np.ndarray, kind: str, seed: int, *, unit: bool) -> np.ndarray:
+    """3. Rows without clusters: the principal components "shuffled", or "normal" ones."""
+    rng = np.random.default_rng(seed)
+    centred = Z[:ROWS] - Z[:ROWS].mean(axis=0)
+    components = centred @ np.linalg.eigh(centred.T @ centred)[1]
+    if kind == "shuffled":
+        return rng.permuted(components, axis=0)
+    normal = rng.standard_normal(components.shape) * components.std(axis=0)
+    return unit_rows(normal) if unit else normal
 
 
 def ladder(first: int, last: int) -> np.ndarray:
@@ -155,7 +175,7 @@ def ladder(first: int, last: int) -> np.ndarray:
     return ks[(ks >= first) & (ks <= last)]
 
 
-def cut_in_halves(Z: np.ndarray, w: np.ndarray, seed: int) -> list[Half]:
+def cut_in_halves(Z: Any, w: np.ndarray, seed: int) -> list[Half]:
     """1. Two halves of (at most ROWS) rows; each holds the other to be tested on."""
     rng = np.random.default_rng(seed)
     h = min(len(Z), ROWS) // 2
@@ -163,6 +183,11 @@ def cut_in_halves(Z: np.ndarray, w: np.ndarray, seed: int) -> list[Half]:
     uniforms = rng.random((2, min(h // 2, SMALL)))
     one, two = ((Z[r], w[r]) for r in rows)
     return [Half(*one, *two, uniforms[0]), Half(*two, *one, uniforms[1])]
+
+
+def compare_all(pairs: list[list[Half]], ks: np.ndarray) -> np.ndarray:
+    """`compare` of each pair of halves: two arrays with a row for each pair."""
+    return np.array(together(partial(compare, ks=ks), pairs)).swapaxes(0, 1)
 
 
 def compare(pair: list[Half], ks: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -183,11 +208,12 @@ def compare(pair: list[Half], ks: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def prediction_strength(own: Any, predicted: Any, weights: np.ndarray, k: int) -> float:
-    """2. Median over the clusters of the share of their pairs that are predicted to be together."""
+    """2. The share of the pairs of a cluster that are predicted to be together, averaged over the
+    clusters without the lowest and the highest quarter."""
     shared = np.bincount(own * k + predicted, weights, minlength=k * k).reshape(k, k)
     size = shared.sum(axis=1)
     pairs, kept = size * (size - 1), np.maximum(shared * (shared - 1), 0).sum(axis=1)
-    return float(np.median(kept[pairs > 0] / pairs[pairs > 0])) if (pairs > 0).any() else 0.0
+    return float(trim_mean(kept[pairs > 0] / pairs[pairs > 0], 0.25)) if (pairs > 0).any() else 0.0
 
 
 def smooth(ks: np.ndarray, curve: np.ndarray, width: float) -> np.ndarray:

@@ -1,5 +1,6 @@
 """What a sample of the rows looks like before it is asked for clusters: steps 1 and 2 of `path`."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +18,7 @@ SAMPLE_ROWS = 32_768
 AT_ONCE = 2048  # rows whose distances are measured at once
 SAMPLE_VALUES = 16_000_000  # rows × columns of the sample, for many columns
 SPARSE_ROWS = 8_192  # of a CSR matrix of many columns, which stays sparse
+NULL_ROWS = 4_096  # rows of a sample with independent columns
 KEEP_COLUMNS = 10  # so few are not reduced to components
 DENSE_COLUMNS = 1_024  # a sample of a CSR matrix is made dense up to here
 COMPONENTS = 64  # of a sparse sample, at most
@@ -107,17 +109,26 @@ def lonely_rows(X: Any, rng: np.random.Generator, group: int = 5) -> tuple[np.nd
     return lonely, limit
 
 
-def sketch(sample: Sample, rng: np.random.Generator) -> np.ndarray:
-    """2. The core in few columns."""
+def sketch(
+    sample: Sample, rng: np.random.Generator
+) -> tuple[np.ndarray, Callable[[], np.ndarray] | None]:
+    """2. The core in few columns; and how to make rows like it whose columns are independent (not
+    of a CSR matrix)."""
     if sp.issparse(sample.core):
-        return sparse_principal(sample.core, rng)
-    return principal(spread_grid(sample.core - sample.core.mean(axis=0), rng), rng)
+        return sparse_principal(sample.core, rng), None
+    X = spread_grid(sample.core - sample.core.mean(axis=0), rng)
+    axes = principal_axes(X, rng)
+    if axes is None:
+        return X, None
+    return X @ axes, lambda: rng.permuted(X[:NULL_ROWS], axis=0) @ axes
 
 
 def spread_grid(X: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     """Columns on a regular grid (counts, rounded values): spread each value over its cell.
 
     Two-valued columns only when there are many: sums of them make a grid, one alone may be a group.
+    Columns that hardly ever leave one value (a rare word, a pixel at the border) stay as they are:
+    the spread would vary more than they do.
     """
     X = X.copy()
     fewest_steps = 1 if X.shape[1] > KEEP_COLUMNS else 2
@@ -125,17 +136,25 @@ def spread_grid(X: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         values = np.unique(X[:2048, j])
         steps = np.diff(values)
         steps = steps[steps > 1e-7 * (values[-1] - values[0])]
-        if len(steps) >= fewest_steps and np.median(steps) < 1.5 * steps.min():
+        if len(steps) < fewest_steps or np.median(steps) >= 1.5 * steps.min():
+            continue
+        if steps.min() ** 2 / 12 <= X[:, j].var():  # the variance of a uniform law of this width
             X[:, j] += steps.min() * (rng.random(len(X)) - 0.5)
     return X
 
 
-def principal(X: np.ndarray, rng: np.random.Generator, at_most: int = 256) -> np.ndarray:
-    """Scores on the components with more variance than those of the data with random signs."""
+def principal_axes(
+    X: np.ndarray, rng: np.random.Generator, at_most: int = 256
+) -> np.ndarray | None:
+    """The components with more variance than those of the data with random signs; None: few columns
+    stay as they are."""
     if X.shape[1] <= KEEP_COLUMNS:
-        return X
+        return None
     if X.shape[1] > 1024:  # distances survive a random projection
-        X = X @ rng.standard_normal((X.shape[1], 512)) / np.sqrt(512)
+        projection = rng.standard_normal((X.shape[1], 512)) / np.sqrt(512)
+        axes = principal_axes(X @ projection, rng, at_most)
+        assert axes is not None
+        return projection @ axes
     some = X[: max(8192, X.shape[1])]
     flipped = some * rng.choice(np.array([-1.0, 1.0]), some.shape)
     flipped -= flipped.mean(0)
@@ -156,7 +175,7 @@ def principal(X: np.ndarray, rng: np.random.Generator, at_most: int = 256) -> np
     if wide:  # a direction without rows has no length to divide by
         real = value[:r] > 1e-12 * value[0]
         axes = some.T @ axes * (real / np.sqrt(np.where(real, value[:r], 1.0)))
-    return X @ axes
+    return axes
 
 
 def sparse_principal(X: Any, rng: np.random.Generator) -> np.ndarray:

@@ -7,8 +7,9 @@ or communities. Communities *earn* their resolution θ, Cut - θk, so λ = -θ t
 read on its rising side.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from html import escape
 from importlib import import_module
 from typing import Any, Literal
 
@@ -19,10 +20,13 @@ from madbayes._rows.checks import check_penalty, check_table
 from madbayes._rows.threads import workers
 
 Of = Literal["cluster", "feature", "community"]
+MANY_STEPS = 50  # steps of a path that a notebook shows
 Strength = Literal["none", "weak", "moderate", "strong"]
 
+RUNNERS_UP = 5  # numbers that a choice names beside its own, at most
 
-@dataclass(frozen=True)
+
+@dataclass(frozen=True, repr=False)
 class Choice:
     """The number of groups that the data supports best, how well, and why.
 
@@ -59,8 +63,6 @@ class Choice:
         What a user should know beside it: for example that the clusters are not round.
     of : {"cluster", "feature", "community"}
         What is counted.
-    stability : float or None
-        The share of repetitions that say the same number; None where nothing was repeated.
     """
 
     number: int
@@ -93,6 +95,20 @@ class Choice:
     def resolution(self) -> float:
         return self.price
 
+    def __repr__(self) -> str:
+        others = ", ".join(str(number) for number, _ in self.runners_up[:3])
+        name = {"cluster": "n_clusters", "feature": "n_components"}.get(self.of, "n_clusters")
+        return (
+            f"Choice({name}={self.number}, strength={self.strength!r}, "
+            f"support={self.support:.2f}, runners_up=[{others}])"
+        )
+
+    def _repr_html_(self) -> str:
+        rows = {name: getattr(self, name) for name in self.__dataclass_fields__}
+        rows["runners_up"] = ", ".join(str(number) for number, _ in self.runners_up)
+        rows["remarks"] = ". ".join(self.remarks)
+        return as_html(repr(self), list(rows.items()))
+
     def describe(self) -> str:
         """What was found, how sure it is and what else it could be, for a person."""
         text = count(self.number, self.of)
@@ -110,7 +126,7 @@ class Choice:
         return ". ".join([text, *self.remarks])
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Staircase:
     """How many groups at which price.
 
@@ -180,6 +196,60 @@ class Staircase:
             more["figures"] = {name: np.asarray(v)[keep] for name, v in more["figures"].items()}
         return cls(ks[keep], low, high, errors[keep], of=of, **more)
 
+    def __repr__(self) -> str:
+        shown = ", ".join(str(number) for number in self.number[:6])
+        more = ", …" if len(self.number) > 6 else ""
+        best = "" if self.choice is None else f", best={self.choice.number}"
+        price = "resolution" if self.of == "community" else "penalty"
+        return f"Staircase({count(2, self.of)[2:]} by {price}: {shown}{more}{best})"
+
+    def _repr_html_(self) -> str:
+        rows: list[tuple[Any, ...]] = [
+            (int(number), f"{low:.4g}", f"{high:.4g}", f"{error:.4g}")
+            for number, low, high, error in zip(
+                self.number, self.price_low, self.price_high, self.objective, strict=True
+            )
+        ]
+        price = "resolution" if self.of == "community" else "penalty"
+        head = (count(2, self.of)[2:], f"{price} from", "to", "error")
+        return as_html(repr(self), [head, *rows[:MANY_STEPS]])
+
+    def decide(
+        self,
+        number: int,
+        reason: str,
+        *,
+        scores: Mapping[int, float],
+        support: float,
+        price: float | None = None,
+        also: int | None = None,
+        **more: Any,
+    ) -> "Staircase":
+        """The staircase with the choice of `number` groups. Every estimator makes its choice here.
+
+        `scores` belong to the numbers that were examined, and a higher score is better. The five
+        best of the other numbers, and the number `also`, are the runners-up. Unless they are given,
+        the strength of the evidence follows from the `support`, and the price is the middle of the
+        step. One cluster (no feature) is no finding: its support is 0, its evidence "none". `more`
+        are further attributes of the `Choice`.
+        """
+        found = number > (0 if self.of == "feature" else 1)
+        others = sorted(scores, key=lambda k: (-scores[k], k))[: RUNNERS_UP + 1]
+        others = [k for k in others if k != number][:RUNNERS_UP]
+        if also is not None and also not in (number, *others):
+            others.append(also)
+        made: dict[str, Any] = {
+            "number": number,
+            "price": self.price_of(number) if price is None else price,
+            "strength": in_words(support) if found else "none",
+            "support": support if found else 0.0,
+            "reason": reason,
+            "runners_up": tuple((k, scores.get(k, 0.0)) for k in others),
+            "score": scores.get(number, 0.0),
+            "of": self.of,
+        }
+        return replace(self, choice=Choice(**(made | more)), scores=dict(scores))
+
     # The same under the names of each family
 
     @property
@@ -225,6 +295,12 @@ class Staircase:
         if high <= 0:  # all rows equal: any price
             return 1.0
         return float(np.sqrt(low) * np.sqrt(high)) if low > 0 else high / 2
+
+    def price_of(self, number: int) -> float:
+        """The price in the middle of the step with so many groups; of the first step where there is
+        none."""
+        step = self.step_of(number)
+        return self.middle(0 if step is None else step)
 
     def widths(self) -> np.ndarray:
         """√number·log(high/low) of each step; 0 of steps without an end."""
@@ -272,6 +348,13 @@ class Staircase:
     def without_rows(self) -> "Staircase":
         """The same path without the rows it was made of, for keeping."""
         return replace(self, _X=None)
+
+
+def as_html(head: str, rows: Sequence[tuple[Any, ...]]) -> str:
+    """One line that opens to a table."""
+    cells = ("".join(f"<td>{escape(str(cell))}</td>" for cell in row) for row in rows)
+    body = "".join(f"<tr>{row}</tr>" for row in cells)
+    return f"<details><summary>{escape(head)}</summary><table>{body}</table></details>"
 
 
 def lower_hull(numbers: np.ndarray, errors: np.ndarray, *, rising: bool = False) -> np.ndarray:

@@ -13,8 +13,6 @@ Departs from `path`: kernels bend space, so that noise itself has valleys, and v
 count. The price is a smaller power: overlapping clusters are more often taken for one.
 """
 
-from dataclasses import replace
-
 import numpy as np
 
 from madbayes._partition.lloyd import nearest
@@ -25,12 +23,13 @@ from madbayes.howmany.halves import Half, add_up, make_halves
 from madbayes.howmany.links import LEVEL, score
 from madbayes.howmany.path import MIN_ROWS, check_range
 from madbayes.howmany.remarks import on_hint
-from madbayes.howmany.staircase import Choice, Staircase, in_words, plateau
+from madbayes.howmany.staircase import Staircase, plateau
 from madbayes.kernel.gram import Gram, embed
 
 SAMPLE_ROWS = 1024
 WIDE, OBVIOUS = 1.5, 5.0  # see docs/adr/0012
 SUPPORT = 0.5
+LEAST_SUPPORT = 0.01  # of an obvious step without votes: weak evidence
 CANDIDATES = 4
 CUTS = 4  # divisions of the rows in halves
 STEPS = 32  # of the staircase that are kept, at least
@@ -78,9 +77,6 @@ def kernel_path(
     if k < k_min:  # a hint is obeyed, whatever the evidence
         k = int(ks[order[0]])
         z = held_out_links(X, v, k, rng)
-    support = score(z) / (k - 1) if k > 1 else 0.0
-    word = in_words(support)
-    obvious = k > 1 and width[k - ks[0]] >= OBVIOUS
     numbers = range(1, min(len(rows), max(STEPS, k + 2)) + 1)
     shown = np.ascontiguousarray(F[rows])
     cuts = [means(shown, v, cut_tree(left, right, j), j, False)[0] for j in numbers]
@@ -88,20 +84,17 @@ def kernel_path(
         numbers,
         [float(heights[j - 1 :].sum()) for j in numbers],
         labels=together(lambda centers: nearest(F, centers), cuts),
-        scores=dict(zip(ks.tolist(), width.tolist(), strict=True)),
     )
-    choice = Choice(  # 4.
-        number=k,
+    obvious = k > 1 and width[k - ks[0]] >= OBVIOUS
+    return path.decide(  # 4.
+        k,
+        explain(k, z, obvious),
+        scores=dict(zip(ks.tolist(), width.tolist(), strict=True)),
+        support=max(score(z) / max(k - 1, 1), LEAST_SUPPORT if obvious else -np.inf),
         price=middle_of(path, k, floor, F, w),
-        strength="weak" if obvious and word == "none" else word,
-        support=support,
-        reason=explain(k, z, obvious),
-        runners_up=tuple((int(ks[i]), float(width[i])) for i in order[:5] if ks[i] != k),
-        score=float(width[k - ks[0]]) if k > 1 else 0.0,
         confirmed=float(np.mean(z > LEVEL)) if k > 1 else 0.0,
         remarks=on_hint(k, n_clusters_hint, max_clusters),
     )
-    return replace(path, choice=choice)
 
 
 def middle_of(path: Staircase, k: int, floor: float, F: np.ndarray, w: np.ndarray) -> float:

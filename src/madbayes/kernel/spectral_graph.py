@@ -1,13 +1,12 @@
 """The graph of nearest neighbours as a kernel, and how many clusters its spectrum shows."""
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 from sklearn.neighbors import kneighbors_graph
 
-from madbayes.howmany.staircase import Choice, Staircase, in_words, plateau
+from madbayes.howmany.staircase import Staircase, plateau
 from madbayes.kernel.gram import Gram
 from madbayes.kernel.spectral import centred_spectrum
 
@@ -46,20 +45,15 @@ def graph_path(
     errors = trace - np.cumsum(np.r_[0.0, values])
     path = Staircase.build(np.arange(1, len(errors) + 1), errors)
     order = np.argsort(-width, kind="stable")
-    k, price, score = 1, float(1 - c[0] / 2) if len(c) else LOWEST, 0.0
+    k, price = 1, float(1 - c[0] / 2) if len(c) else LOWEST
     if len(width) and width[order[0]] >= GAP:
         at = int(order[0])
-        k, price, score = int(ks[at]), float(1 - np.sqrt(c[at] * c[at + 1])), float(width[at])
-    support = min(score / (2 * GAP), 1.0)
-    choice = Choice(
-        number=k,
+        k, price = int(ks[at]), float(1 - np.sqrt(c[at] * c[at + 1]))
+    scores = dict(zip(ks.tolist(), width.tolist(), strict=True))
+    return path.decide(
+        k,
+        "the widest gap between eigenvalues" if k > 1 else "no gap between eigenvalues stands out",
+        scores=scores,
+        support=min(scores.get(k, 0.0) / (2 * GAP), 1.0),
         price=price,
-        strength=in_words(support),
-        support=support,
-        reason="the widest gap between eigenvalues"
-        if k > 1
-        else "no gap between eigenvalues stands out",
-        runners_up=tuple((int(ks[i]), float(width[i])) for i in order[:5] if ks[i] != k),
-        score=score,
     )
-    return replace(path, choice=choice)

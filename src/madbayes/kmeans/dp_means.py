@@ -11,7 +11,7 @@ import numpy as np
 
 from madbayes._model.centers import CentersMixin
 from madbayes._model.checkpoint import Checkpoint, Passes, checkpoint_of
-from madbayes._model.fitting import begin, keep_choice, warn_if_unfinished
+from madbayes._model.fitting import begin, keep_choice, warn_if_tiny, warn_if_unfinished
 from madbayes._model.open_rows import open_rows
 from madbayes._partition.partition import Partition
 from madbayes._rows.frame import measure_to_fit
@@ -289,6 +289,8 @@ class DPMeans(DivergenceMixin, CentersMixin):
             if far.size:
                 remarks = (*remarks, remark_on_far(far))
             warn_if_unfinished(self, result.converged)
+            if self.algorithm == "search" and not isinstance(options.penalty, str):
+                warn_if_tiny(penalty, rows.n, result.k)
             if path is not None:
                 isolated = path.best().n_isolated + far.size
                 path = replace(path, choice=replace(path.best(), n_isolated=isolated))

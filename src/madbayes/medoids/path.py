@@ -12,13 +12,11 @@
    (there may be too few rows for a vote); otherwise one cluster.
 """
 
-from dataclasses import replace
-
 import numpy as np
 
 from madbayes._rows.threads import patient
 from madbayes.howmany.links import LEVEL, score, weakest_links
-from madbayes.howmany.staircase import Choice, Staircase, in_words
+from madbayes.howmany.staircase import Staircase
 from madbayes.medoids import medoid_kernels as kernels
 from madbayes.medoids.search import assign, grow, paid, swap
 
@@ -126,8 +124,7 @@ def find_path(
     tests = votes(D, weight, high, rng, squared=squared) if n >= MIN_ROWS and high > 1 else {}
     scores = {1: 0.0, **{k: score(z) for k, z in tests.items()}}
     widths = dict(zip(path.number[known].tolist(), path.widths()[known].tolist(), strict=True))
-    choice = choose(path, scores, tests, widths, low, min(high, len(errors)), n)
-    return replace(path, choice=choice, scores=scores)
+    return choose(path, scores, tests, widths, low, min(high, len(errors)), n)
 
 
 def choose(
@@ -138,12 +135,12 @@ def choose(
     low: int,
     high: int,
     n: int,
-) -> Choice:
-    """3. The number with the most votes, or with an obvious step, among `low` to `high`."""
+) -> Staircase:
+    """3. Chooses the number with the most votes, or with an obvious step, among `low` to `high`."""
     allowed = {k: v for k, v in scores.items() if low <= k <= high}
     k = max(allowed, key=lambda j: (allowed[j], -j), default=high)
     wide = {j: v for j, v in widths.items() if max(low, 2) <= j <= high}
-    widest = max(wide, key=lambda j: (wide[j], -j), default=0)
+    widest = max(wide, key=lambda j: (wide[j], -j), default=None)
     support = allowed.get(k, 0.0) / max(k - 1, 1)
     reason = "valleys between the clusters, counted on held-out rows"
     if support <= 0 and widest and wide[widest] > (2 * noise(n) if low == 1 else 0.0):
@@ -151,16 +148,5 @@ def choose(
         reason = "the widest step of the staircase, far wider than in noise"
     elif k == 1:
         reason = "no division stands out from noise"
-    step = path.step_of(k)
-    others = sorted((j for j in scores if j != k), key=lambda j: (-round(scores[j], 1), j))[:5]
-    others += [widest] if widest and widest != k and widest not in others else []
-    return Choice(
-        number=k,
-        price=path.middle(step if step is not None else path.at(path.middle(0))),
-        strength=in_words(support) if k > 1 else "none",
-        support=support if k > 1 else 0.0,
-        reason=reason,
-        runners_up=tuple((j, scores.get(j, 0.0)) for j in others),
-        score=scores.get(k, 0.0),
-        confirmed=float(np.mean(tests[k] > LEVEL)) if k in tests else None,
-    )
+    confirmed = float(np.mean(tests[k] > LEVEL)) if k in tests else None
+    return path.decide(k, reason, scores=scores, support=support, also=widest, confirmed=confirmed)

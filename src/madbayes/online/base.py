@@ -169,4 +169,4 @@ class OnlineMixin(CentersMixin, ABC):
         self.counts_ = stream.decayed(self._rule().half_life, stream.seen)
         self.n_clusters_ = k
         self.n_samples_seen_ = stream.seen
-        self.__dict__.pop("novelty_quantiles_", None)  # of the clusters before
+        self._forget_novelty()

@@ -234,7 +234,7 @@ class OnlineDPMeans(OnlineMixin):
         with workers(1):
             labels = nearest(summary.points, summary.centers)
         self.counts_ = np.bincount(labels, summary.weights, minlength=self.n_clusters_)
-        self.__dict__.pop("novelty_quantiles_", None)  # made anew when it is asked for
+        self._forget_novelty()
 
     def _kept_rows(self) -> tuple[np.ndarray, np.ndarray | None]:
         return (self._summary.sample, None) if self.penalty == "auto" else super()._kept_rows()

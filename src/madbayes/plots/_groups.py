@@ -133,7 +133,10 @@ def group_usage(labels: Any, groups: Any, *, title: str | None = None, ax: Any =
     image = ax.imshow(
         share[order], aspect="auto", cmap="Blues", vmin=0, vmax=share.max(), interpolation="nearest"
     )
-    ax.figure.colorbar(image, ax=ax, label="share of the group's rows", format="{x:.0%}", aspect=40)
+    from matplotlib.ticker import PercentFormatter
+
+    percent = PercentFormatter(1, decimals=0)
+    ax.figure.colorbar(image, ax=ax, label="share of the group's rows", format=percent, aspect=40)
     if table.size <= WRITTEN:
         for line, j in enumerate(order):
             for p in np.flatnonzero(table[j]):

@@ -16,6 +16,15 @@ COLORS = (
     "#B8A800",  # yellow, darkened
 )
 
+# Circle, square, triangle, diamond, cross, as paths of SVG: another one for each round of colours.
+SHAPES = (
+    "M1 0A1 1 0 1 1-1 0 1 1 0 1 1 1 0Z",
+    "M-.9-.9H.9V.9H-.9Z",
+    "M0-1.2 1.1.8H-1.1Z",
+    "M0-1.25 1.05 0 0 1.25-1.05 0Z",
+    "M-.35-1.1H.35V-.35H1.1V.35H.35V1.1H-.35V.35H-1.1V-.35H-.35Z",
+)
+
 
 def assign_colors(positions: np.ndarray) -> list[str]:
     """One colour per cluster, `positions` being where the clusters are drawn.

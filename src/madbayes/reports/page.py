@@ -12,9 +12,11 @@ from typing import Any
 import numpy as np
 
 from madbayes.howmany.staircase import count
-from madbayes.reports import facts, svg
-from madbayes.reports.cards import figure, groups, shown
-from madbayes.reports.seen import Seen, see
+from madbayes.reports import page_data, svg
+from madbayes.reports.cluster_cards import figure, groups, shown
+from madbayes.reports.rows_shown import Seen, see
+
+MOST_SIZES = 8  # sizes of clusters that the first sentence lists
 
 
 def report(
@@ -93,6 +95,9 @@ def page(
         "style": here.joinpath("report.css").read_text("utf-8"),
         "script": here.joinpath("report.js").read_text("utf-8"),
         "headline": _headline(seen),
+        "rows": "network" if seen.of == "community" else "rows",
+        "groups_word": "combinations" if seen.of == "feature" else "clusters",
+        "id_word": shown(seen.id_name, 40),
         "explorer": _explorer(seen),
         "path": _path(seen),
         "groups": groups(seen),
@@ -100,7 +105,7 @@ def page(
         "columns": _columns(model, seen, left_out),
         "notes": _notes(notes),
         "foot": _foot(seen),
-        "data": _data(facts.explorer(seen)),
+        "data": _data(page_data.explorer(seen)),
     }
     # In one pass over the template: what is filled in is never looked at for place holders.
     template = here.joinpath("report.html").read_text("utf-8")
@@ -114,11 +119,10 @@ def _data(content: dict[str, Any]) -> str:
 
 
 def _headline(seen: Seen) -> str:
-    choice = getattr(seen.model, "evidence_", None)
     of = "cluster" if seen.of == "community" else seen.of
-    rows = f"{seen.n:,} {'nodes' if seen.of == 'community' else 'rows'}"
-    out = f"<h1>{count(seen.number, of)}</h1><p class=lead>in {rows}"  # type: ignore[arg-type]
-    out += f" of {len(seen.names):,} columns</p>" if seen.names else "</p>"
+    out = f"<h1>{count(seen.number, of)}</h1>"  # type: ignore[arg-type]
+    out += f"<p class=lead>{_what_was_found(seen)} {_how_sure(seen)}</p>"
+    choice = getattr(seen.model, "evidence_", None)
     if choice is not None:
         levels = ["none", "weak", "moderate", "strong"]
         strength = choice.strength if choice.strength in levels else "none"
@@ -128,16 +132,65 @@ def _headline(seen: Seen) -> str:
         out += f'<p class="sure"><span class="meter" aria-hidden="true">{bars}</span>'
         out += f"<span><b>Evidence: {shown(strength)}.</b> {shown(choice.reason, 400)}</span></p>"
         if choice.runners_up:
-            others = "".join(f"<span class=chip>{int(k)}</span>" for k, _ in choice.runners_up[:4])
+            others = "".join(
+                f'<button type=button class=chip data-k="{int(k)}">{int(k)}</button>'
+                for k, _ in choice.runners_up[:4]
+            )
             out += f"<p class=others>Next best: {others}</p>"
         out += "".join(f"<p class=remark>{shown(r, 500)}</p>" for r in choice.remarks)
-    else:
-        out += "<p>The number was given, or followed from a penalty that was given.</p>"
+        out += EXPLAINED
     return out + _key_facts(seen)
 
 
+EXPLAINED = (
+    "<details class=explain><summary>What do these words mean?</summary><dl>"
+    "<dt>Held-out rows</dt><dd>Rows that took no part in finding the clusters. A division that was "
+    "found on one half of the rows and shows again in the other half is real; one that is not seen "
+    "there is chance.</dd>"
+    "<dt>Repetitions</dt><dd>The search was repeated on other parts of the rows. Their share that "
+    "gives the same number says how steady it is.</dd>"
+    "<dt>Penalty λ</dt><dd>What one more cluster costs. A further cluster pays when rows come "
+    "nearer to their centres (the squared error falls) by more than that. The higher the "
+    "penalty, the fewer clusters.</dd>"
+    "<dt>Evidence</dt><dd>Strong: right in at least 95 of 100 cases like this. Moderate: in 80. "
+    "Weak: a hint. None: nothing speaks for a division.</dd></dl></details>"
+)
+
+
+def _what_was_found(seen: Seen) -> str:
+    """The first sentence: how many, of what sizes."""
+    rows = f"{seen.n:,} {'nodes' if seen.of == 'community' else 'rows'}"
+    columns = f" of {len(seen.names):,} columns" if len(seen.names) > 1 else ""
+    if seen.of == "feature":
+        return f"The {rows}{columns} are sums of {count(seen.number, 'feature')}."
+    if seen.number <= 1:
+        return f"The {rows}{columns} form a single cluster."
+    sizes = [f"{size:,}" for size in sorted(seen.sizes.tolist(), reverse=True)]
+    if len(sizes) > MOST_SIZES:
+        listed = f"the largest has {sizes[0]}, the smallest {sizes[-1]}"
+    else:
+        listed = f"{', '.join(sizes[:-1])} and {sizes[-1]}"
+    return f"The {rows}{columns} fall into {seen.number} clusters ({listed})."
+
+
+def _how_sure(seen: Seen) -> str:
+    """The second sentence: whether to rely on the number."""
+    choice = getattr(seen.model, "evidence_", None)
+    if choice is None:
+        return "The number was given, or followed from a penalty that was given."
+    if seen.number <= 1:
+        return "Nothing in the data speaks for a division."
+    others = [str(int(k)) for k, _ in choice.runners_up[:2]]
+    near = f"; {' or '.join(others)} would be next" if others else ""
+    return {
+        "strong": "The data support this number clearly.",
+        "moderate": f"The data support this number, though not beyond doubt{near}.",
+        "weak": f"This number is a suggestion only: the data hardly decide{near}.",
+    }.get(choice.strength, f"The data do not decide about the number{near}.")
+
+
 def _key_facts(seen: Seen) -> str:
-    model = seen.model
+    model = page_data.winner(seen.model)
     pairs = [("model", type(model).__name__)]
     for name, label in (
         ("penalty_", "penalty λ"),
@@ -152,7 +205,7 @@ def _key_facts(seen: Seen) -> str:
         if isinstance(value, (int, float, np.number)):
             pairs.append((label, figure(float(value))))
     items = "".join(f"<div><dt>{k}</dt><dd>{shown(v)}</dd></div>" for k, v in pairs)
-    return f"<dl class=facts>{items}</dl>"
+    return f"<details><summary>Figures</summary><dl class=facts>{items}</dl></details>"
 
 
 def _explorer(seen: Seen) -> str:
@@ -165,11 +218,12 @@ def _path(seen: Seen) -> str:
     path = getattr(seen.model, "path_", None)
     if path is None or len(path.number) < 2:
         return ""
-    name = facts.price_name(seen.model)
-    picture = svg.staircase(path, facts.price_of(seen.model), seen.number, name)
+    name = page_data.price_name(seen.model)
+    picture = svg.staircase(path, page_data.price_of(seen.model), seen.number, name)
     return (
-        "<section><h2>The path</h2><p>How many there are depends on what one more costs. A number "
-        "that stays best over a wide range is one that the data supports.</p>"
+        "<section><h2>The path: how the number depends on the price of a cluster</h2><p>Across: "
+        f"{shown(name)}. Up: the number that is best at that price. A number that stays best over "
+        "a wide range is one that the data support; the thick step is the answer.</p>"
         f"{picture}</section>"
     )
 
@@ -179,13 +233,16 @@ def _history(seen: Seen) -> str:
     picture = svg.history(np.asarray(values, float).ravel().tolist())
     if not picture:
         return ""
-    return f"<section><h2>The objective, pass by pass</h2>{picture}</section>"
+    return (
+        "<section><h2>The objective, pass by pass</h2><p>What was minimised: the squared error and "
+        f"the penalties. It never rises.</p>{picture}</section>"
+    )
 
 
 def _columns(model: Any, seen: Seen, left_out: Mapping[str, str]) -> str:
     if not seen.names:
         return ""
-    scaled = getattr(model, "scale", None) is not None
+    scaled = getattr(model, "scale", None) is not None and hasattr(model, "scaled")
     fills = (
         {name: column.fill for column in getattr(model, "columns", ()) for name in column.names}
         if hasattr(model, "scaled")
@@ -209,7 +266,8 @@ def _columns(model: Any, seen: Seen, left_out: Mapping[str, str]) -> str:
         f"<th scope=col>{h}</th>" for h in ("column", "mean", "deviation", "min", "max", "done")
     )
     return (
-        f"<section><h2>The columns, and what was done to them</h2>{more}<div class=scroll>"
+        f"<section><h2>The columns, and what was done to them</h2>{more}"
+        "<div class=scroll tabindex=0 role=group aria-label='All columns'>"
         f"<table class=list><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>"
         "</section>"
     )

@@ -35,7 +35,7 @@ class TableColumn:
     missing_codes: tuple[float, ...] = ()  # numbers that stand for a missing value
     n_codes: int = 0  # cells that hold them
     categories: tuple[str, ...] | None = None
-    log: str = ""  # "log" or "log1p"
+    transform: str = ""  # "log", "log1p" or "sqrt": the scale on which the column is used
     width: int = 1  # numbers in a cell of a vector
     days: bool = False  # dates as days since 1970
     whole: bool = False  # whole numbers >= 0
@@ -44,7 +44,7 @@ class TableColumn:
     @property
     def family(self) -> str:
         """The divergence for this column in a mixed model."""
-        return FAMILIES.get(self.kind, "squared")
+        return "squared" if self.transform else FAMILIES.get(self.kind, "squared")
 
 
 @dataclass(frozen=True)

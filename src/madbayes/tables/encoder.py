@@ -18,6 +18,7 @@ from madbayes.tables.convert import as_frame, container, like
 from madbayes.tables.errors import did_you_mean
 from madbayes.tables.frame import Frame
 from madbayes.tables.kinds import LEFT_OUT, USED, judge
+from madbayes.tables.logscale import back_in_units, transformed
 from madbayes.tables.notes import about_columns, about_gaps, listing, most_left_out
 from madbayes.tables.recommend import MANY_COUNTS, NEARLY_ALL, recommend
 from madbayes.tables.scaling import blocks, drowned, has_gaps, unit_scales, why_scale
@@ -296,8 +297,8 @@ class TableEncoder(SaveMixin, TransformerMixin, BaseEstimator):
                 names = _names(column, output)
                 if column.kind == "category" and output == "numeric":
                     cells = _one_hot(cells, len(names))
-                if column.log and not units and output == "mixed":
-                    cells = _logarithm(cells, column)
+                if column.transform and not units and output == "mixed":
+                    cells = transformed(cells, column.transform)
                 values[:, place : place + len(names)] = cells.reshape(len(cells), len(names))
                 place += len(names)
         if units or output == "mixed":
@@ -312,16 +313,16 @@ class TableEncoder(SaveMixin, TransformerMixin, BaseEstimator):
         own: bool = False,
         allocate: Callable[..., np.ndarray] = np.empty,
     ) -> np.ndarray:
-        """Logarithms and scaling for rows in units (output "numeric"); in place if `own`."""
-        logs = self._logs()
-        if not logs and (self.mean_ is None or self.scale_ is None):
+        """Transforms and scaling for rows in units (output "numeric"); in place if `own`."""
+        transforms = self._transforms()
+        if not transforms and (self.mean_ is None or self.scale_ is None):
             return values
         dtype = values.dtype if values.dtype.kind == "f" else np.dtype(np.float64)
         out = values if own else allocate(values.shape, dtype)
         for rows in blocks(values):
             part = np.array(values[rows], dtype=dtype)
-            for j, column in logs.items():
-                part[:, j] = _logarithm(part[:, j], column)
+            for j, transform in transforms.items():
+                part[:, j] = transformed(part[:, j], transform)
             if self.mean_ is not None and self.scale_ is not None:
                 part = (part - self.mean_) / self.scale_
             out[rows] = part
@@ -341,14 +342,14 @@ class TableEncoder(SaveMixin, TransformerMixin, BaseEstimator):
         Z = np.array(Z, dtype=np.float64)
         if self.mean_ is not None and self.scale_ is not None:
             Z = Z * self.scale_ + self.mean_
-        for j, column in self._logs().items():
-            Z[:, j] = np.exp(Z[:, j]) if column.log == "log" else np.expm1(Z[:, j])
+        for j, transform in self._transforms().items():
+            Z[:, j] = back_in_units(Z[:, j], transform)
         return Z
 
-    def _logs(self) -> dict[int, TableColumn]:
-        """The columns of output "numeric" that are logarithms."""
+    def _transforms(self) -> dict[int, str]:
+        """The columns of output "numeric" that are logarithms or square roots."""
         parts = [column for column in self.used_columns_ for _ in _names(column, "numeric")]
-        return {j: column for j, column in enumerate(parts) if column.log}
+        return {j: column.transform for j, column in enumerate(parts) if column.transform}
 
     def _from_matrix(self, frame: Frame) -> np.ndarray:
         array = _array(frame)
@@ -388,8 +389,8 @@ class TableEncoder(SaveMixin, TransformerMixin, BaseEstimator):
             Z = self.in_units(Z)
         else:
             for j, column in enumerate(c for c in self.used_columns_ for _ in _names(c, "mixed")):
-                if column.log:
-                    Z[:, j] = np.exp(Z[:, j]) if column.log == "log" else np.expm1(Z[:, j])
+                if column.transform:
+                    Z[:, j] = back_in_units(Z[:, j], column.transform)
         if self.matrix_:
             return Z
         columns: dict[str, Any] = {}
@@ -415,12 +416,19 @@ def _count_block(
     """Where nearly all columns are counts (words, baskets), frequent and rare ones are counts, too.
 
     A frequent word has large counts, a rare one only 0 and 1: alone they would be something else.
+    Elsewhere counts are used by their square roots: single columns of counts (visits, orders) vary
+    more than Poisson counts, and on that scale their spread hardly depends on their level.
     """
     used = [column for column in found if column.used]
     small = [column for column in used if column.kind == "count" or column.why == "only 0 and 1"]
     counts = sum(column.kind == "count" for column in used)
     if counts < MANY_COUNTS or len(small) < NEARLY_ALL * len(used):
-        return found
+        return [
+            replace(column, transform="sqrt", done="square root")
+            if column.kind == "count" and column.why != "as asked"
+            else column
+            for column in found
+        ]
     out = []
     for j, column in enumerate(found):
         if column.whole and column.kind in ("number", "log", "ordered", "yes/no"):
@@ -444,13 +452,6 @@ def _one_hot(codes: np.ndarray, n: int) -> np.ndarray:
     out[known, codes[known].astype(np.int64)] = 1.0
     out[~known] = np.nan
     return out
-
-
-def _logarithm(cells: np.ndarray, column: TableColumn) -> np.ndarray:
-    """Logarithms; a later value that has none is as good as missing."""
-    allowed = cells > 0 if column.log == "log" else cells >= 0
-    take = np.log if column.log == "log" else np.log1p
-    return np.where(allowed, take(np.where(allowed, cells, 1.0)), np.nan)
 
 
 def _back(column: TableColumn, part: np.ndarray) -> Any:

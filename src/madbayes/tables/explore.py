@@ -132,7 +132,8 @@ def explore(
             encoder = TableEncoder(kinds, na=tuple(na), missing="mean")
         model = TablePipeline([("table", encoder), ("clusters", estimator)])
         model.fit(frame)
-    said = [str(w.message) for w in caught if not issubclass(w.category, DeprecationWarning)]
+    silent = (DeprecationWarning, RuntimeWarning)
+    said = [str(w.message) for w in caught if not issubclass(w.category, silent)]
     notes = list(dict.fromkeys([*encoder.notes_, *said]))
     labels = np.asarray(estimator.labels_)
     k = int(estimator.n_clusters_)

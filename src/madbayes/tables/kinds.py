@@ -58,6 +58,7 @@ MOST_CATEGORIES = 50
 LONGEST_SCALE = 10  # ordered answers go up to this
 TYPICAL_COUNT = 20  # the median of counts is at most this
 UNDERDISPERSED = 0.5  # variance over mean; below this no mixture of Poisson counts
+SHORT_CODE = 1000  # a word or a tax rate may be called cell or vat; postcodes and phones are larger
 LONG_CODE = 12  # digits of numbers that nobody measures
 WORDS = 3  # on average, from which on text is sentences
 
@@ -287,8 +288,9 @@ def _fitting(column: TableColumn, real: np.ndarray) -> TableColumn:
             f"kinds={{{column.name!r}: {kind!r}}} needs values >= 0, and the smallest is {low:g}."
         )
     if kind == "log":
-        log = "log" if low > 0 else "log1p"
-        return replace(column, log=log, done="logarithm" if low > 0 else "log(1 + x)")
+        if low > 0:
+            return replace(column, transform="log", done="logarithm")
+        return replace(column, transform="log1p", done="log(1 + x)")
     if kind == "category":
         known = tuple(f"{v:.15g}" for v in np.unique(real))
         return replace(column, categories=known, done="categories")
@@ -369,7 +371,7 @@ def identifier(name: str, finite: np.ndarray, whole: bool, n: int) -> str:
 def _code(name: str, finite: np.ndarray, whole: bool) -> str:
     if not whole:
         return ""
-    if re.search(CODE, name) and finite.min() >= 0:
+    if re.search(CODE, name) and finite.min() >= 0 and np.median(finite) >= SHORT_CODE:
         return "its name says that its numbers are codes"
     digits = np.floor(np.log10(np.maximum(np.abs(finite), 1))) + 1
     fresh = np.unique(finite).size >= 0.99 * finite.size

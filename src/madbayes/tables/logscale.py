@@ -1,4 +1,4 @@
-"""Whether a column should be taken by its logarithm.
+"""The scale on which a column is used, and whether it should be the logarithm.
 
 Skewness alone cannot tell: clusters of different sizes make any column skewed, and they make the
 logarithm of a log-normal column skewed, too. What a logarithm repairs is a spread that grows with
@@ -16,6 +16,24 @@ CELLS = 400  # quantiles that stand for longer columns
 MOST_GROUPS = 5
 CLEARLY = 10.0  # difference of BIC, "very strong" in Kass & Raftery 1995
 STEPS = 60  # of expectation maximization; the bound is good enough to compare before it converges
+
+COUNT_SHIFT = 3 / 8  # Anscombe 1948: √(x + 3/8) of a Poisson count has variance 1/4 at any level
+
+
+def transformed(cells: np.ndarray, transform: str) -> np.ndarray:
+    """Cells on the scale "log", "log1p" or "sqrt"; NaN where a cell has no value on it."""
+    allowed = cells > 0 if transform == "log" else cells >= 0
+    cells = np.where(allowed, cells, 1.0)
+    if transform == "sqrt":
+        return np.where(allowed, np.sqrt(cells + COUNT_SHIFT), np.nan)
+    return np.where(allowed, np.log(cells) if transform == "log" else np.log1p(cells), np.nan)
+
+
+def back_in_units(values: np.ndarray, transform: str) -> np.ndarray:
+    """The inverse of `transformed`."""
+    if transform == "sqrt":
+        return np.maximum(np.square(values) - COUNT_SHIFT, 0.0)
+    return np.exp(values) if transform == "log" else np.expm1(values)
 
 
 def is_lognormal(values: np.ndarray) -> bool:

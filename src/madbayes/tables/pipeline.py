@@ -26,6 +26,11 @@ class TablePipeline(SaveMixin, Pipeline):
     def estimator(self) -> Any:
         return self.steps[-1][1]
 
+    def shown_in_report(self, X: Any) -> tuple["InUnits", np.ndarray]:
+        """The model and its rows as reports show them."""
+        shown = InUnits(self)
+        return shown, shown.values(self.encoder.fitting_frame(X))
+
     def novelty_score(self, X: Any) -> np.ndarray:
         """How usual each row is: a p-value, small for rows like none of the fit."""
         return self.estimator.novelty_score(self.encoder.transform(X))

@@ -6,6 +6,7 @@ import numpy as np
 
 from madbayes.tables.cells import TableColumn, TextRules, read_cells
 from madbayes.tables.frame import Frame
+from madbayes.tables.logscale import back_in_units, transformed
 
 TOP = 5  # columns for each cluster
 NOTICEABLE = 0.3  # standard deviations between a cluster and the other rows
@@ -38,10 +39,8 @@ def _typical(column: TableColumn, cells: np.ndarray) -> Any:
         return column.categories[int(np.bincount(cells.astype(np.int64)).argmax())]
     if column.kind == "vector":
         return cells.mean(axis=0).tolist()
-    if column.log == "log":
-        return float(np.exp(np.log(cells).mean()))
-    if column.log == "log1p":
-        return float(np.expm1(np.log1p(cells).mean()))
+    if column.transform.startswith("log"):
+        return float(back_in_units(transformed(cells, column.transform).mean(), column.transform))
     return float(cells.mean())
 
 

@@ -10,6 +10,7 @@ from madbayes.tables.notes import listing
 
 MANY_COUNTS = 5  # columns of counts from which on rows are baskets or documents
 NEARLY_ALL = 0.9
+FEW_OTHERS = 0.02  # share of columns that are no numbers, too few to decide how rows are compared
 WIDE_COUNTS = 10  # columns from which on totals of very different size are lengths of documents
 OVERDISPERSED = 2.0  # variance of the totals over their mean; 1 for independent counts
 
@@ -31,6 +32,9 @@ def recommend(used: Sequence[TableColumn], values: np.ndarray, names: np.ndarray
     others = [column for column in used if column.family != "squared"]
     if not others:
         return Recommendation("numeric", "squared", "all columns that are used hold numbers")
+    if len(others) <= FEW_OTHERS * len(used):
+        why = f"all but {len(others)} of {len(used)} columns hold numbers"
+        return Recommendation("numeric", "squared", why)
     named = listing([f"{column.name} ({column.kind})" for column in others], 4)
     return Recommendation("mixed", "mixed", f"the table holds more than numbers: {named}")
 

@@ -77,9 +77,10 @@ def why_scale(columns: Sequence[TableColumn], spread: dict[str, float], named: b
     if len(columns) > 1 and any(column.kind in ("category", "yes/no") for column in columns):
         return f"{done} categories have no unit"
     varying = {name: s for name, s in spread.items() if s > 0}
-    logs = {column.log for column in columns if column.name in varying}
-    if len(logs) > 1:
-        return f"{done} some are logarithms and others are not"
+    transforms = {column.transform for column in columns if column.name in varying}
+    if len(transforms) > 1:
+        what = "logarithms" if transforms == {"", "log"} else "logarithms or square roots"
+        return f"{done} some are {what} and others are not"
     if len(varying) < 2 or not named or _one_family(list(varying)):
         return ""
     low, high = (pick(varying, key=varying.__getitem__) for pick in (min, max))

@@ -114,8 +114,13 @@ def _encoding(path: Path, head: bytes) -> tuple[str, list[str]]:
     try:
         head[: head.rfind(b"\n") + 1 or None].decode("utf-8")
     except UnicodeDecodeError:
-        return "latin-1", ["the file is not UTF-8; its text was read as Latin-1"]
-    return "utf-8-sig" if head.startswith(b"\xef\xbb\xbf") else "utf-8", []
+        pass
+    else:
+        return "utf-8-sig" if head.startswith(b"\xef\xbb\xbf") else "utf-8", []
+    # Windows-1252 is what Excel writes: Latin-1, with € and quotes for some control characters.
+    gaps = re.search(rb"[\x81\x8d\x8f\x90\x9d]", head)
+    name = "latin-1" if gaps else "cp1252"
+    return name, ["the file is not UTF-8; its text was read as Latin-1 (Windows-1252)"]
 
 
 def _records(lines: list[str], delimiter: str) -> tuple[list[list[str]], list[int]]:
@@ -210,16 +215,36 @@ def _parse(
         if "Empty CSV" in str(error):
             return pa.table({f"c{j}": pa.nulls(0) for j in range(n_columns)})
         if quoted or delimiter == " ":
-            raise UserError(_ragged(path, error)) from error
+            raise UserError(_ragged(path, error, encoding, delimiter, skip, n_columns)) from error
     try:
         return read(True)
     except pa.ArrowInvalid as error:
-        raise UserError(_ragged(path, error)) from error
+        raise UserError(_ragged(path, error, encoding, delimiter, skip, n_columns)) from error
 
 
-def _ragged(path: Path, error: Exception) -> str:
-    text = one_line(error).removeprefix("CSV parse error: ")
-    return f"{path} could not be read as a table: {text}"[:300]
+def _ragged(
+    path: Path, error: Exception, encoding: str, delimiter: str, skip: int, n_columns: int
+) -> str:
+    """Which line has another number of cells than the first one."""
+    with (
+        pa.input_stream(str(path), compression="detect") as stream,
+        io.TextIOWrapper(stream, encoding=encoding, errors="replace", newline="") as text,
+    ):
+        for _ in range(skip):
+            text.readline()
+        rows: Any = text if delimiter == " " else csv.reader(text, delimiter=delimiter)
+        start = skip + 1
+        for number, row in enumerate(rows, skip + 1):
+            cells = _fields(row) if delimiter == " " else row
+            if cells and len(cells) != n_columns:
+                have = "1 cell" if len(cells) == 1 else f"{len(cells)} cells"
+                return (
+                    f"{path} could not be read as a table: line {start} has {have}, the first line "
+                    f"{n_columns}. Correct that line; text that holds {delimiter!r} needs quotes."
+                )
+            start = number + 1 if delimiter == " " else skip + rows.line_num + 1
+    text_of_error = one_line(error).removeprefix("CSV parse error: ")
+    return f"{path} could not be read as a table: {text_of_error}"[:300]
 
 
 def _fields(line: str) -> list[str]:

@@ -1,5 +1,6 @@
 """A model and its rows as a report sees them: names, labels, units, and a sample to draw."""
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -31,6 +32,7 @@ class Seen:
     values: np.ndarray  # in the units of the file, dense
     X: np.ndarray  # what the model saw
     drawn: np.ndarray  # positions among `counted`
+    graph: Any = None  # the adjacency matrix, where the rows are the nodes of a graph
 
     @property
     def n(self) -> int:
@@ -43,6 +45,10 @@ class Seen:
 
 def see(model: Any, X: Any, ids: Any, id_name: str) -> Seen:
     """Bring a model and the rows it is shown with into one form."""
+    if hasattr(model, "shown_in_report"):  # a pipeline on raw tables
+        model, X = model.shown_in_report(X)
+    elif hasattr(model, "steps"):
+        model = ScaledByPipeline(model)
     inner = getattr(model, "model", model)  # that of a `Prepared`
     of = "feature" if hasattr(inner, "components_") else "cluster"
     if hasattr(inner, "conductance_") and not hasattr(inner, "predict"):
@@ -77,7 +83,25 @@ def see(model: Any, X: Any, ids: Any, id_name: str) -> Seen:
         values,
         seen,
         _even(len(counted), DRAWN),
+        sp.csr_array(X) if of == "community" else None,
     )
+
+
+class ScaledByPipeline:
+    """A scikit-learn pipeline: rows are shown as given, and compared as its last step sees them."""
+
+    def __init__(self, pipeline: Any) -> None:
+        self.pipeline, self.model = pipeline, pipeline[-1]
+        if hasattr(pipeline, "feature_names_in_"):
+            self.feature_names_in_ = pipeline.feature_names_in_
+
+    def scaled(self, values: np.ndarray) -> np.ndarray:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # the values have no names
+            return _dense(self.pipeline[:-1].transform(values), np.arange(len(values)))
+
+    def predict(self, X: Any) -> np.ndarray:
+        return np.asarray(self.pipeline.predict(X))
 
 
 def _names(model: Any, X: Any) -> tuple[str, ...]:
@@ -123,7 +147,7 @@ def check_together(inner: Any, model: Any, X: Any, labels: np.ndarray, of: str) 
         raise ValueError(
             f"model and X do not belong together: predict(X) repeats only {agree:.0%} of the "
             f"model's labels_. Pass X as the model was fitted on it (scaled or reduced in the same "
-            "way), or a pipeline's last step with what the steps before it return."
+            "way), or the whole pipeline with its own rows."
         )
 
 

@@ -5,9 +5,9 @@ from typing import Any
 
 import numpy as np
 
-from madbayes.plots._palette import COLORS
-from madbayes.reports import facts, svg
-from madbayes.reports.seen import Seen
+from madbayes.plots._palette import COLORS, SHAPES
+from madbayes.reports import page_data, svg
+from madbayes.reports.rows_shown import Seen
 
 MOST_CARDS = 40
 SHOWN_COLUMNS = 5  # of typical rows
@@ -22,6 +22,15 @@ def shown(value: Any, most: int = 200) -> str:
 
 def color_of(label: int) -> str:
     return COLORS[label % len(COLORS)]
+
+
+def mark(label: int) -> str:
+    """The colour and the shape of a cluster; as the script of the page draws them."""
+    shape = SHAPES[label // len(COLORS) % len(SHAPES)]
+    return (
+        '<svg class="mark" viewBox="-1.4 -1.4 2.8 2.8" aria-hidden="true">'
+        f'<path d="{shape}" fill="{color_of(label)}"/></svg>'
+    )
 
 
 def figure(value: float) -> str:
@@ -42,16 +51,17 @@ def groups(seen: Seen) -> str:
     if seen.is_sample:
         more += f"<p class=note>Means and distributions are from {len(seen.counted):,} rows.</p>"
     return (
-        "<section><h2>What sets each cluster apart</h2><p>Columns by how far the cluster's mean is "
-        "from that of the other rows, in standard deviations. Filled: this cluster; line: the "
-        f"rest.</p>{more}<div class=cards>{cards}</div></section>"
+        "<section><h2>What sets each cluster apart<span id=cards-of></span></h2><p>Columns by how "
+        "far the cluster's mean is from that of the other rows, in standard deviations (sd). "
+        f"Filled: this cluster; line: the rest.</p>{more}<div class=cards id=cards>{cards}</div>"
+        "</section>"
     )
 
 
 def _card(seen: Seen, label: int) -> str:
     color, size = color_of(label), int(seen.sizes[label])
     rows = ""
-    for column in facts.apart(seen, label):
+    for column in page_data.apart(seen, label):
         name, effect = shown(column["name"], 60), column["effect"]
         says = f"{column['name']}: from {figure(column['low'])} to {figure(column['high'])}"
         picture = svg.histogram(column["inside"], column["outside"], shown(says), color)
@@ -68,9 +78,10 @@ def _card(seen: Seen, label: int) -> str:
         else "<p>No column tells it apart.</p>"
     )
     return (
-        f'<article class=card style="--own:{color}"><h3><i class=dot></i>Cluster {label} '
-        f"<small>{size:,} rows, {size / max(seen.n, 1):.1%}</small></h3><div class=scroll>{table}"
-        f"</div>{_rows(seen, label)}</article>"
+        f'<article class=card data-cluster={label} style="--own:{color}"><h3>{mark(label)}'
+        f"<span class=name>Cluster {label}</span> <small>{size:,} rows, "
+        f"{size / max(seen.n, 1):.1%}</small></h3><div class=scroll tabindex=0 role=group "
+        f'aria-label="what sets cluster {label} apart">{table}</div>{_rows(seen, label)}</article>'
     )
 
 
@@ -86,10 +97,10 @@ def _effect(effect: float, color: str) -> str:
 
 
 def _rows(seen: Seen, label: int) -> str:
-    typical, odd = facts.extremes(seen, label)
+    typical, odd = page_data.extremes(seen, label)
     if not typical:
         return ""
-    columns = [seen.names.index(c["name"]) for c in facts.apart(seen, label)[:SHOWN_COLUMNS]]
+    columns = [seen.names.index(c["name"]) for c in page_data.apart(seen, label)[:SHOWN_COLUMNS]]
     head = "".join(f"<th scope=col>{shown(seen.names[j], 40)}</th>" for j in columns)
 
     def lines(rows: list[int], what: str) -> str:
@@ -101,18 +112,19 @@ def _rows(seen: Seen, label: int) -> str:
         return out
 
     return (
-        "<details><summary>Typical and odd rows</summary><div class=scroll><table class=rows>"
-        f"<thead><tr><th scope=col>{shown(seen.id_name, 40)}</th>{head}<th></th></tr></thead>"
+        "<details><summary>Typical and odd rows</summary><div class=scroll tabindex=0 "
+        f'role=group aria-label="typical and odd rows of cluster {label}"><table class=rows>'
+        f"<thead><tr><th scope=col>{shown(seen.id_name, 40)}</th>{head}<td></td></tr></thead>"
         f"<tbody>{lines(typical, 'typical')}{lines(odd, 'odd')}</tbody></table></div></details>"
     )
 
 
 def _features(seen: Seen) -> str:
     components = np.asarray(seen.model.components_, float)
-    scale = facts.spread(seen.X)
+    scale = page_data.spread(seen.X)
     cards = ""
     for k in range(min(len(components), MOST_CARDS)):
-        order = np.argsort(-np.abs(components[k] / scale), kind="stable")[: facts.TOP]
+        order = np.argsort(-np.abs(components[k] / scale), kind="stable")[: page_data.TOP]
         rows = ""
         for j in order.tolist():
             effect = float(components[k, j] / scale[j])
@@ -122,7 +134,7 @@ def _features(seen: Seen) -> str:
             rows += "</tr>"
         size = int(seen.sizes[k])
         cards += (
-            f'<article class=card style="--own:{color_of(k)}"><h3><i class=dot></i>Feature {k} '
+            f'<article class=card style="--own:{color_of(k)}"><h3>{mark(k)}Feature {k} '
             f"<small>{size:,} rows, {size / max(seen.n, 1):.1%}</small></h3><table class=apart>"
             f"<tbody>{rows}</tbody></table></article>"
         )

@@ -1,18 +1,20 @@
-"""What sets clusters apart, which rows are typical, and the data of the explorer."""
+"""What sets clusters apart, which rows are typical, and what the script of the page reads."""
 
 import base64
 from typing import Any
 
 import numpy as np
 
-from madbayes.plots._palette import COLORS
-from madbayes.reports.seen import Seen
+from madbayes.plots._palette import COLORS, SHAPES
+from madbayes.reports.network import network
+from madbayes.reports.rows_shown import Seen
 
 MOST_COLUMNS = 24  # that the explorer can show
 TOP = 6  # columns listed for a cluster
 ROWS = 3  # typical and odd ones
 BINS = 14
-MOST_STEPS, MOST_GROUPS = 48, 60
+MOST_STEPS, MOST_GROUPS = 48, 60  # positions of the slider, and clusters at one of them
+LARGEST = 1e300  # differences of larger numbers overflow
 
 
 def spread(values: np.ndarray) -> np.ndarray:
@@ -85,7 +87,7 @@ def flat_map(seen: Seen) -> tuple[np.ndarray, tuple[str, str]]:
 
 
 def explorer(seen: Seen) -> dict[str, Any]:
-    """All that the page's script needs: rows on the map, columns, and the steps of the path."""
+    """All that the page's script needs: rows on the map, columns, and the steps of the slider."""
     drawn = seen.labels[seen.counted][seen.drawn]
     out: dict[str, Any] = {
         "of": seen.of,
@@ -94,16 +96,20 @@ def explorer(seen: Seen) -> dict[str, Any]:
         "idName": seen.id_name,
         "ids": [_cell(seen.ids[i]) for i in seen.counted[seen.drawn].tolist()],
         "colors": list(COLORS),
+        "shapes": list(SHAPES),
     }
-    if seen.X.shape[1]:
+    if seen.graph is not None:
+        points, ends = network(seen.graph, seen.labels, seen.counted[seen.drawn])
+        out["map"] = {"x": _packed(points[:, 0]), "y": _packed(points[:, 1]), "axes": ["", ""]}
+        out["edges"] = _base64(ends.astype("<u4"))
+    elif seen.X.shape[1]:
         points, axes = flat_map(seen)
         out["map"] = {"x": _packed(points[:, 0]), "y": _packed(points[:, 1]), "axes": axes}
         chosen = _worth_showing(seen)
         out["columns"] = [
             {"name": seen.names[j], **_packed(seen.values[seen.drawn, j])} for j in chosen
         ]
-    out |= _steps(seen, drawn)
-    return out
+    return out | _steps(seen, drawn)
 
 
 def _worth_showing(seen: Seen) -> list[int]:
@@ -123,67 +129,70 @@ def _worth_showing(seen: Seen) -> list[int]:
 
 
 def _steps(seen: Seen, drawn: np.ndarray) -> dict[str, Any]:
-    """The divisions of the path as a list of merged atoms: rows that no step tells apart are one
-    atom, and a step says which atoms make up which cluster."""
-    path = getattr(seen.model, "path_", None)
-    divisions: list[Any] = [drawn]
-    figures: list[list[Any]] = []
-    chosen = 0
-    if path is not None and seen.of != "feature":
-        number, low, high = path.number, path.price_low, path.price_high
-        found = _divisions(seen, path)
-        here = path.step_of(path.best().number)
-        here = -1 if here is None else int(here)  # the path has no such step: it is not shown
-        keep = [i for i in range(len(number)) if found[i] is not None and number[i] <= MOST_GROUPS]
-        keep = sorted(sorted(keep, key=lambda i: (abs(i - here), i))[:MOST_STEPS])
-        if here in keep and len(keep) > 1:
-            divisions, chosen = [], keep.index(here)
-            for i in keep:
-                divisions.append(drawn if i == here else found[i])
-                figures.append([int(number[i]), low[i], high[i], float(path.objective[i])])
-    table = np.column_stack(divisions)
+    """The divisions that the slider goes through, from few to many clusters.
+
+    Rows that no division tells apart are one atom, and a step says which atoms make up which
+    cluster.
+    """
+    ranges: dict[int, tuple[float, float]] = {}
+    path = getattr(seen.model, "path_", None) if seen.of != "feature" else None
+    divisions: dict[int, np.ndarray] = {}
+    if path is not None:
+        for i, labels in enumerate(_divisions(seen, path)):
+            number = int(path.number[i])
+            if labels is not None and number <= MOST_GROUPS:
+                divisions.setdefault(number, labels)
+                ranges[number] = (float(path.price_low[i]), float(path.price_high[i]))
+    layers = _layers(seen)
+    divisions |= {number: labels for number, labels in layers.items() if number <= MOST_GROUPS}
+    divisions[seen.number] = drawn
+    near = sorted(
+        divisions, key=lambda k: (k != seen.number, k not in layers, abs(k - seen.number))
+    )
+    numbers = sorted(near[:MOST_STEPS])
+    chosen = numbers.index(seen.number)
+    table = np.column_stack([divisions[k] for k in numbers])
     atoms, which = np.unique(table, axis=0, return_inverse=True)
     counts = np.bincount(which.ravel(), minlength=len(atoms))
-    out: dict[str, Any] = {
+    colors = _colors(atoms, counts, chosen)
+    steps = []
+    for s, k in enumerate(numbers):
+        step = {"k": k, "clusters": _base64(atoms[:, s].astype("<i2")), "colors": colors[s]}
+        if k in ranges and hasattr(winner(seen.model), "penalty_"):
+            step["low"], step["high"] = (_finite(v) for v in ranges[k])
+        step["layer"] = k in layers
+        steps.append(step)
+    return {
         "atoms": _base64(which.ravel().astype("<u2" if len(atoms) < 65536 else "<u4")),
         "wide": len(atoms) >= 65536,
         "chosen": chosen,
         "sizes": seen.sizes.tolist(),
-        "sign": -1 if path is not None and path.of == "community" else 1,
+        "steps": steps,
     }
-    colors = _colors(atoms, counts, chosen)
-    out["steps"] = [
-        {
-            "clusters": _base64(atoms[:, s].astype("<i2")),
-            "colors": colors[s],
-            **(
-                dict(zip(("k", "low", "high", "error"), _finite(figures[s]), strict=True))
-                if figures
-                else {"k": seen.number}
-            ),
-        }
-        for s in range(table.shape[1])
-    ]
-    if figures:
-        out["price"] = price_of(seen.model)
-        out["priceName"] = price_name(seen.model)
-        # The paths of other models have a scale of their own, which is no part of the objective.
-        out["priced"] = hasattr(seen.model, "penalty_") or seen.of == "community"
-        own = out["steps"][chosen]
-        own["k"] = seen.number
-        if hasattr(seen.model, "penalty_"):
-            own["error"] = float(seen.model.objective_) - out["sign"] * out["price"] * seen.number
+
+
+def _layers(seen: Seen) -> dict[int, np.ndarray]:
+    """The divisions of the drawn rows that the evidence supports, by their number of clusters."""
+    rows, out = seen.counted[seen.drawn], {}
+    for labels in getattr(seen.model, "cluster_layers_", ()) if seen.of != "feature" else ():
+        if len(labels) == seen.n:
+            out[int(np.max(labels)) + 1] = np.asarray(labels)[rows]
     return out
+
+
+def winner(model: Any) -> Any:
+    """The estimator that `AutoCluster` chose; any other model is its own."""
+    return getattr(model, "model_", model)
 
 
 def price_of(model: Any) -> float:
     """Where on its path a model stands."""
-    return float(getattr(model, "penalty_", model.path_.best().price))
+    return float(getattr(winner(model), "penalty_", model.path_.best().price))
 
 
 def price_name(model: Any) -> str:
     """What the scale of a path is."""
-    if hasattr(model, "penalty_"):
+    if hasattr(winner(model), "penalty_"):
         what = "feature" if hasattr(model, "components_") else "cluster"
         return f"penalty λ for one more {what}"
     if model.path_.of == "community":
@@ -245,23 +254,18 @@ def _colors(atoms: np.ndarray, counts: np.ndarray, chosen: int) -> list[list[int
     return colors
 
 
-def _finite(figures: list[Any]) -> list[Any]:
-    return [
-        None if isinstance(v, float) and not np.isfinite(v) else v for v in map(_plain, figures)
-    ]
-
-
-def _plain(value: Any) -> Any:
-    return value.item() if isinstance(value, np.generic) else value
+def _finite(value: float) -> float | None:
+    return value if np.isfinite(value) else None
 
 
 def _cell(value: Any) -> Any:
-    value = _plain(value)
+    value = value.item() if isinstance(value, np.generic) else value
     return value if isinstance(value, (int, float)) and value == value else str(value)[:80]
 
 
 def _packed(values: np.ndarray) -> dict[str, Any]:
     """Values as 16-bit steps between the lowest and the highest."""
+    values = np.clip(values, -LARGEST, LARGEST)
     low, high = float(values.min()), float(values.max())
     steps = np.round((values - low) / ((high - low) or 1.0) * 65535)
     return {"low": low, "high": high, "data": _base64(steps.astype("<u2"))}
