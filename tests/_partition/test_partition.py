@@ -232,7 +232,7 @@ print("fine")
 @pytest.mark.parametrize("mode", ["NUMBA_BOUNDSCHECK", "NUMBA_DISABLE_JIT"])
 def test_kernels_in_another_mode(mode, tmp_path):
     env = {**os.environ, mode: "1", "NUMBA_CACHE_DIR": str(tmp_path)}
-    env["PYTHONPATH"] = os.pathsep.join([os.path.dirname(__file__), env.get("PYTHONPATH", "")])
+    env["PYTHONPATH"] = os.pathsep.join([str(Path(__file__).parents[1]), env.get("PYTHONPATH", "")])
     code = SMALL_FITS.replace("{path}", str(mode == "NUMBA_BOUNDSCHECK"))
     done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True)
     assert done.stdout.strip() == "fine", done.stderr[-2000:]
