@@ -75,8 +75,9 @@ fuzz: $(VENV)/.installed-test
 
 # Compiled code cannot be traced, so every kernel runs as plain Python on the small problems of the
 # tests that compare it with its reference.
-KERNEL_TESTS ?= tests/test_kmeans.py tests/test_dp_means.py tests/test_collapsed_dp_means.py \
-  tests/test_hard_hdp.py tests/test_features.py tests/test_graph.py tests/test_medoids.py
+KERNEL_TESTS ?= tests/kmeans/test_kmeans.py tests/kmeans/test_dp_means.py \
+  tests/kmeans/test_collapsed_dp_means.py tests/test_hard_hdp.py tests/features tests/test_graph.py \
+  tests/medoids
 
 coverage: $(VENV)/.installed-test
 	$(BIN)/python -m coverage erase

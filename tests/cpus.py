@@ -15,7 +15,7 @@ from itertools import cycle
 
 from llvmlite.binding import get_host_cpu_features
 
-QUICK = ["tests/test_kmeans.py", "tests/test_cosine.py", "tests/test_kernel_dp_means.py"]
+QUICK = ["tests/kmeans/test_kmeans.py", "tests/kmeans/test_cosine.py", "tests/kernel"]
 
 
 def settings(quick: bool) -> list[dict[str, str]]:

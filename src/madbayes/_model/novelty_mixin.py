@@ -9,7 +9,14 @@ import numpy as np
 
 from madbayes._model.dispatch import anywhere
 from madbayes._model.layers import keep_layers
-from madbayes._partition.novelty import EXCEPTIONS, FEW, by_label, calibrate, check_novel, p_values
+from madbayes._partition.novelty import (
+    EXCEPTION_ROWS,
+    EXCEPTIONS,
+    by_label,
+    calibrate,
+    check_novel,
+    p_values,
+)
 from madbayes._rows.rows import segments
 from madbayes._rows.threads import workers
 
@@ -182,7 +189,7 @@ class NoveltyMixin(ABC):
         """The same for rows that were drawn; `count` and `total` of each cluster are those of all
         rows."""
         k = self.n_clusters_
-        few = (count <= FEW) & (count > 0)
+        few = (count <= EXCEPTION_ROWS) & (count > 0)
         if not 0 < count[few].sum() <= EXCEPTIONS * count.sum():
             few[:] = False
         few |= count == 0

@@ -7,7 +7,7 @@ from madbayes._partition.bounds import Marks
 from madbayes._partition.prepared_centers import distances_between, largest_drifts, rounded_up
 
 MOST_PASSES, PASS_ROWS = 64, 16  # passes are kept if there are so many rows for each centre of them
-AT_ONCE = 2**14  # rows
+ROWS_AT_ONCE = 2**14  # rows
 
 
 class History:
@@ -64,8 +64,8 @@ def bounds_now(
     drifts, others = map(rounded_up, largest_drifts(drift, group, t))
     upper = (upper + rounded_up(drift)[marks.upper, labels]) * UP32
     lower = lower.copy()
-    for a in range(0, len(labels), AT_ONCE):
-        low, since, label = (x[a : a + AT_ONCE] for x in (lower, marks.lower, labels))
+    for a in range(0, len(labels), ROWS_AT_ONCE):
+        low, since, label = (x[a : a + ROWS_AT_ONCE] for x in (lower, marks.lower, labels))
         own, row = group[label], np.arange(len(label))
         mine = low[row, own] - others[since[row, own], label]
         low -= drifts[since, np.arange(t)]

@@ -13,8 +13,6 @@ from madbayes._jit import inner
 from madbayes._jit.constants import DOWN, DOWN32, UP, UP32, ZERO32
 from madbayes._rows.distance import add_row, sqdist
 
-RUN = 64  # neighbouring rows that are looked at together if they have the same label
-
 
 class Centers(NamedTuple):
     """The centres of a pass, in the forms that the kernels read (`prepared_centers.py`)."""
@@ -67,70 +65,37 @@ class Tally(NamedTuple):
 
 
 @inner
-def check_bounds(X, next_row, ready, centers, rows, penalty, active):
-    """Step 1 with a single group, until `active` is full.
+def check_bounds(X, next_row, centers, rows, penalty, active):
+    """Step 1 with a single group: list rows that bounds cannot settle, until `active` is full.
 
-    Returns the row to go on with, the row up to which bounds are `ready`, and how many are active.
+    Returns the row to go on with, and how many are active.
     """
     labels, uppers, lower, weight, far = rows.labels, rows.upper, rows.lower, rows.weight, rows.far
-    exact, scale, drift, others = centers.exact, centers.scale, centers.drift, centers.others
-    separation = centers.separation
-    opening = far.shape[0] > 0
+    drift, others, separation = centers.drift, centers.others, centers.separation
+    opening, scale = far.shape[0] > 0, centers.scale
     limit = np.sqrt(penalty) * scale * DOWN
     n_active = 0
-    alone = ready if limit == np.inf else X.shape[0]  # up to here rows are looked at one by one
     while next_row < X.shape[0] and n_active < active.shape[0]:
         i = next_row
-        p = np.int64(labels[i])
-        if i >= alone:
-            alone = i + RUN
-            if p >= 0 and alone <= X.shape[0] and are_equal(labels[i:alone]):
-                ready = alone
-                bounds = uppers[i:alone], lower[i:alone]
-                if loosen_run(*bounds, drift[0, p], others[0, p], separation[p]) == 0:
-                    next_row = ready
-                    continue
         next_row += 1
+        p = np.int64(labels[i])
         if opening:
             far[i] = 0
             limit = reach_of(weight, i, penalty, scale)
         if p >= 0:
-            upper, gap = uppers[i], lower[i, 0]
-            if i >= ready:
-                upper = (upper + drift[0, p]) * UP32
-                gap = max(ZERO32, gap - others[0, p]) * DOWN32
-                uppers[i], lower[i, 0] = upper, gap
+            upper = (uppers[i] + drift[0, p]) * UP32
+            gap = max(ZERO32, lower[i, 0] - others[0, p]) * DOWN32
+            uppers[i], lower[i, 0] = upper, gap
             gap = max(gap, separation[p])
             if upper < gap and upper < limit:
                 continue
-            upper = np.float32(np.sqrt(sqdist(X, i, exact, p)) * scale * UP)
+            upper = np.float32(np.sqrt(sqdist(X, i, centers.exact, p)) * scale * UP)
             uppers[i] = upper
             if upper < gap and upper < limit:
                 continue
         active[n_active] = i
         n_active += 1
-    return next_row, ready, n_active
-
-
-@inner
-def are_equal(labels):
-    """Are the labels of RUN rows all the same?"""
-    p, other = labels[0], np.int32(0)
-    for i in range(RUN):
-        other |= labels[i] ^ p
-    return other == 0
-
-
-@inner
-def loosen_run(uppers, lower, drift, others, separation):
-    """The bounds of RUN rows of one cluster after the drift; of how many the nearest is unsure."""
-    unsure = 0
-    for i in range(RUN):
-        upper = (uppers[i] + drift) * UP32
-        gap = max(ZERO32, lower[i, 0] - others) * DOWN32
-        uppers[i], lower[i, 0] = upper, gap
-        unsure += upper >= max(gap, separation)
-    return unsure
+    return next_row, n_active
 
 
 @inner

@@ -100,9 +100,9 @@ def assign_direct(X, centers, rows, tally, scratch, penalty):
     active, columns = scratch.active, scratch.columns
     lower, exact, scale = rows.lower, centers.exact, centers.scale
     best, second, nearest, near = scratch.best, scratch.second, scratch.nearest, scratch.near
-    i = ready = np.int64(0)  # as in `assign_products`
+    i = np.int64(0)  # as in `assign_products`
     while i < X.shape[0]:
-        i, ready, m = check_bounds(X, i, ready, centers, rows, penalty, active)
+        i, m = check_bounds(X, i, centers, rows, penalty, active)
         if m == 0:
             continue
         for a in range(m):

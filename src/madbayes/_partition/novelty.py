@@ -14,9 +14,9 @@ For the held-out distances r of the rows of one cluster (docs/adr/0019):
 3. *Few rows.* A cluster with n < 100 rows takes n/100 of each such distance from its own rows, and
    the rest from those of all clusters, each divided by the size of its cluster without that row.
 
-Clusters of at most `FEW` rows, if they are exceptions, tell nothing about how far rows are from
-their own cluster: to be right for rows like theirs, they count as far rows of the nearest cluster
-that is larger.
+Clusters of at most `EXCEPTION_ROWS` rows, if they are exceptions, tell nothing about how far rows
+are from their own cluster. To be right for rows like theirs, they count as far rows of the nearest
+cluster that is larger.
 """
 
 from collections.abc import Callable
@@ -34,10 +34,13 @@ SHARES = ndtr(-LEVELS)
 TAIL_ROWS, TAIL_SHARE = 5.0, 0.5  # the tail has 5√n rows, but not more than half
 SHAPE, SPREAD = 0.15, (0.4, 0.22)  # of ξ before the rows are seen: the likeliest, to each side
 OWN_ROWS = 10  # fewer rows have no law of their own
-AT_ONCE = 8  # clusters that one thread deals with at a time
+CLUSTERS_AT_ONCE = 8  # clusters that one thread deals with at a time
 ALL_OWN_ROWS = 100.0  # so many have nothing else
 SHARED_SCALE = 3.0  # the same for its size
-FEW, EXCEPTIONS = 3, 0.1  # clusters of so few rows are exceptions up to this share of all rows
+EXCEPTION_ROWS, EXCEPTIONS = (
+    3,
+    0.1,
+)  # clusters of so few rows are exceptions up to this share of all rows
 FARTHEST = np.finfo(np.float64).max
 SQUARED = 1e90  # distances up to this, squared and times weights, are numbers
 MIDDLE = (0.5, 0.2)  # m, and s from here to there
@@ -168,7 +171,9 @@ def calibrate(r: np.ndarray, label: np.ndarray, weight: np.ndarray, k: int) -> n
             out[c] = np.where(mine < FARTHEST, own * mine + (1.0 - own) * out[c], out[c])
 
     large = np.flatnonzero(drawn >= OWN_ROWS)
-    together(some, [large[a : a + AT_ONCE] for a in range(0, large.size, AT_ONCE)])
+    together(
+        some, [large[a : a + CLUSTERS_AT_ONCE] for a in range(0, large.size, CLUSTERS_AT_ONCE)]
+    )
     return np.maximum.accumulate(out, axis=1)
 
 

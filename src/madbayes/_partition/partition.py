@@ -29,9 +29,9 @@ SMALL = 2**24  # … if rows × centres × columns are not more
 FARTHEST = 1e30  # scaled
 
 
-def is_small(n: int, k: int, d: int) -> bool:
-    """Is each of n rows compared with each of k centres, without further ado?"""
-    return n <= FEW_ROWS and n * k * d <= SMALL
+def is_small(n: int, k: int, d: int, small: int | None = None) -> bool:
+    """Whether each of n rows is compared with each of k centres, without bounds."""
+    return n <= FEW_ROWS and n * k * d <= (SMALL if small is None else small)
 
 
 class View(NamedTuple):
@@ -59,7 +59,8 @@ class Partition:
 
     With `unit` (None: that of the rows) rows and centres have length 1 (spherical k-means, for the
     cosine metric). `once`: only labels and errors are asked for, of one set of centres; without
-    `errors` not even those, and `sse` need not be right.
+    `errors` not even those, and `sse` need not be right. Up to `small` (None: SMALL) products of
+    rows, centres and columns every row is compared with every centre.
     """
 
     def __init__(
@@ -70,6 +71,7 @@ class Partition:
         unit: bool | None = None,
         once: bool = False,
         errors: bool = True,
+        small: int | None = None,
     ) -> None:
         self.rows, self.executor = rows, rows.executor
         self.unit = rows.unit if unit is None else unit
@@ -77,7 +79,7 @@ class Partition:
         self.scale = self.frame.scale
         self.sse = 0.0  # Σ w d² to the centres that `assign` or `means` dealt with last
         self._sse_peak = 0.0  # the largest it has been since it was last measured
-        self._once, self._errors = once, errors
+        self._once, self._errors, self._small = once, errors, small
         self._shift = shift_for(rows.dtype, self.frame)
         self._bounds_for: np.ndarray | None = None  # the centres that bounds speak of …
         self._history = History(single=self.executor.remote)  # … and those of earlier passes
@@ -131,7 +133,7 @@ class Partition:
     def _kernel(self, k: int) -> str:
         if self.rows.sparse:
             return "sparse"
-        if is_small(self.rows.n, k, self.rows.d):
+        if is_small(self.rows.n, k, self.rows.d, self._small):
             return "plain"
         return "direct" if self.rows.d <= DIRECT_COLUMNS else "products"
 

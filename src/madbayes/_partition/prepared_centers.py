@@ -7,7 +7,7 @@ from madbayes._jit.vectors import BUNCH, PANEL
 from madbayes._partition.bounds import Centers
 from madbayes._partition.nearest_direct import DIRECT_TILE, DirectScratch
 from madbayes._partition.nearest_products import HARD_ROWS, TILE_ROWS, Scratch
-from madbayes._rows.row_kernels import FEW, read_only, row_errors
+from madbayes._rows.row_kernels import SMALL_ARRAY, read_only, row_errors
 
 FEW_GROUPS = 8  # one float32 a row for each; more if that is a quarter of what a row takes
 NOTHING = Centers._make([np.empty(0)] * len(Centers._fields))
@@ -106,7 +106,7 @@ def places(group: np.ndarray, t: int) -> tuple[np.ndarray, np.ndarray]:
 
 def distances_between(past: np.ndarray, exact: np.ndarray) -> np.ndarray:
     """(e, k) how far each centre is from where it was."""
-    if past.size <= FEW:
+    if past.size <= SMALL_ARRAY:
         return np.asarray(np.sqrt(((past - exact) ** 2).sum(axis=2)))
     e, k, d = past.shape
     found = np.empty(e * k)

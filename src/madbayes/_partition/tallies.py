@@ -10,7 +10,7 @@ import numpy as np
 
 from madbayes._partition.bounds import Tally
 from madbayes._rows.executor import MAX_SEGMENTS
-from madbayes._rows.row_kernels import FEW, add_sums
+from madbayes._rows.row_kernels import SMALL_ARRAY, add_sums
 from madbayes._rows.threads import together
 
 MERGED_AT_ONCE = 8192  # sums that one thread adds up: they stay in its cache
@@ -70,7 +70,7 @@ def merge_sums(parts: list[Sums]) -> Sums:
 def add_in_order(parts: list[Sums]) -> Sums:
     """The same for at most MAX_SEGMENTS of them, some clusters at a time."""
     high, low = np.empty_like(parts[0][0]), np.empty_like(parts[0][1])
-    many = len(parts) * high.size > FEW
+    many = len(parts) * high.size > SMALL_ARRAY
 
     def add(clusters: slice) -> None:
         high[clusters], low[clusters] = parts[0][0][clusters], parts[0][1][clusters]

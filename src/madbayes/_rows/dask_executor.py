@@ -7,7 +7,7 @@ their arguments.
 """
 
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from itertools import accumulate
 from typing import Any
@@ -16,7 +16,7 @@ import dask
 from dask import delayed
 from dask.base import get_scheduler
 
-from madbayes._rows.executor import MAX_SEGMENTS
+from madbayes._rows.executor import MAX_SEGMENTS, Executor, Function, Items
 from madbayes._rows.rows import overlaps
 from madbayes._rows.threads import count_jobs, workers
 
@@ -27,83 +27,55 @@ class Lost(RuntimeError):
     """The computation cannot go on, and it is not the data's fault."""
 
 
-def task(function: Callable[..., Any], *args: Any) -> Any:
+def task(function: Function, *args: Any) -> Any:
     """`function(*args)`, later and elsewhere; arguments may be other tasks."""
     return delayed(function, pure=False)(*args)
 
 
-def work(function: Callable[..., Any], *args: Any) -> Any:
-    """The same for the functions of an algorithm, under their name, each in one thread."""
-    key = f"{getattr(function, '__name__', 'work')}-{uuid.uuid4().hex}"
-    return delayed(in_one_thread, pure=False)(function, *args, dask_key_name=key)
-
-
-def in_one_thread(function: Callable[..., Any], *args: Any) -> Any:
+def in_one_thread(function: Function, *args: Any) -> Any:
     with workers(1):
         return function(*args)
 
 
-def on_a_copy(function: Callable[..., Any], share: Any, state: Any, *args: Any) -> Any:
+def on_a_copy(function: Function, share: Any, state: Any, *args: Any) -> Any:
     """`function` may write into the state that it is given."""
-    with workers(1):
-        return function(share, state.copy(), *args)
+    return in_one_thread(function, share, state.copy(), *args)
 
 
-class Workers:
-    """The `Executor` of Dask tables."""
+def work(function: Function, *args: Any, through: Function = in_one_thread) -> Any:
+    """The same for the functions of an algorithm, under their name, each in one thread."""
+    key = f"{getattr(function, '__name__', 'work')}-{uuid.uuid4().hex}"
+    return delayed(through, pure=False)(function, *args, dask_key_name=key)
+
+
+class Workers(Executor):
+    """The executor of Dask tables."""
 
     remote = True
 
     def map(
-        self,
-        function: Callable[..., Any],
-        *columns: Sequence[Any],
-        args: tuple = (),
-        brief: bool = False,
+        self, function: Function, *columns: Items, args: tuple = (), brief: bool = False
     ) -> list:
         return keep([work(function, *each, *args) for each in zip(*columns, strict=True)])
 
-    def change(
-        self, function: Callable[..., Any], shares: Sequence[Any], states: Sequence[Any], *args: Any
-    ) -> list:
-        tasks = []
-        for each in zip(shares, states, strict=True):
-            key = f"{function.__name__}-{uuid.uuid4().hex}"
-            task = delayed(on_a_copy, pure=False)
-            tasks.append(task(function, *each, *args, dask_key_name=key))
-        return keep(tasks)
-
     def ask(
-        self,
-        function: Callable[..., Any],
-        *columns: Sequence[Any],
-        args: tuple = (),
-        brief: bool = False,
+        self, function: Function, *columns: Items, args: tuple = (), brief: bool = False
     ) -> list:
         return fetch([work(function, *each, *args) for each in zip(*columns, strict=True)])
 
-    def once(self, function: Callable[..., Any], *args: Any) -> Any:
+    def change(self, function: Function, shares: Items, states: Items, *args: Any) -> list:
+        pairs = zip(shares, states, strict=True)
+        return keep([work(function, *each, *args, through=on_a_copy) for each in pairs])
+
+    def once(self, function: Function, *args: Any) -> Any:
         """A task of the call that it is an argument of."""
         return work(function, *args)
 
-    def fetch(self, results: Sequence[Any]) -> list:
+    def fetch(self, results: Items) -> list:
         return fetch(results)
 
-    def fold(
-        self, function: Callable[..., Any], total: Any, *columns: Sequence[Any], every: bool = False
-    ) -> list:
-        totals = [total]
-        for each in zip(*columns, strict=True):
-            totals.append(work(function, totals[-1], *each))
-        return fetch(totals[1:] if every else totals[-1:])
-
     def tree(
-        self,
-        leaf: Callable[..., Any],
-        merge: Callable[..., Any],
-        states: Sequence[Any],
-        sizes: Sequence[int],
-        *args: Any,
+        self, leaf: Function, merge: Function, states: Items, sizes: Sequence[int], *args: Any
     ) -> Any:
         """Values of segments meet on the workers, in the order in which one machine adds them."""
         level = [work(leaf, state, *args) for state in states]
@@ -117,7 +89,7 @@ class Workers:
         return fetch(level)[0][0]
 
 
-def merge_parts(merge: Callable[..., Any], parts: list[tuple[list[Any], int, int]]) -> list[Any]:
+def merge_parts(merge: Function, parts: list[tuple[list[Any], int, int]]) -> list[Any]:
     """One inner node of a tree: `merge` of items a to b of some lists."""
     return [merge([item for items, a, b in parts for item in items[a:b]])]
 

@@ -30,7 +30,7 @@ def measure(rows: Any) -> Frame:
         return Frame(mean, total, np.zeros(rows.d), power_of_two(largest))
     ask, shares = rows.executor.ask, rows.shares
     origin = rows.take(np.array([first_counted(rows)]))[0]
-    parts = [part for found in ask(add_up, shares, args=(origin,)) for part in found]
+    parts = [part for found in ask(segment_moments, shares, args=(origin,)) for part in found]
     return make_frame(origin, parts)
 
 
@@ -65,7 +65,7 @@ def frame_of(centers: np.ndarray, source: Rows) -> Frame | None:
     return Frame(mean, float(source.n), mean, scale)
 
 
-def add_up(share: Share, origin: np.ndarray) -> list[tuple[np.ndarray, float, float]]:
+def segment_moments(share: Share, origin: np.ndarray) -> list[tuple[np.ndarray, float, float]]:
     """Of each segment: the sum of its rows about `origin`, their weight, the largest difference."""
     found = []
     for cut in share.cuts:

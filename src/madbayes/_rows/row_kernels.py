@@ -9,7 +9,7 @@ from madbayes._jit import kernel
 from madbayes._jit.constants import DOWN, UP
 from madbayes._rows.distance import add_row, sqdist
 
-FEW = 2**16  # values
+SMALL_ARRAY = 2**16  # values up to which numpy is soon enough, and no kernel has to be compiled
 NONE = np.empty(0)  # no weights, or no room for results
 
 
@@ -24,7 +24,7 @@ def read_only(X):
 
 def moments(X, weight, origin, total):
     """Add the weighted sum of X - origin to `total`; return (weight, largest |X - origin|)."""
-    if X.size > FEW:
+    if X.size > SMALL_ARRAY:
         farthest = np.zeros(len(total))
         return moments_of_many(X, weight, origin, total, farthest), float(farthest.max())
     with np.errstate(over="ignore", invalid="ignore"):
@@ -105,7 +105,7 @@ def sum_errors(X, weight, labels, exact, out):
 
 def distances_to(X, C, out):
     """out[c, i] = squared distance of row i of X to row c of C."""
-    if X.size * len(C) > FEW:
+    if X.size * len(C) > SMALL_ARRAY:
         return distances_to_many(X, C, out)
     labels = np.empty(len(X), np.int64)
     for c in range(len(C)):
@@ -123,7 +123,7 @@ def distances_to_many(X, C, out):
 
 def project(X, direction, out):
     """out[i] = row i of X times `direction`: equal rows give equal values."""
-    if X.size > FEW:
+    if X.size > SMALL_ARRAY:
         return project_many(X, direction, out)
     out[:] = np.add.accumulate(X * direction, axis=1)[:, -1]
 

@@ -27,7 +27,7 @@ FEW_VALUES = 125_000  # … where there are more values
 MANY_ROWS = 20_000  # … or more rows
 MIN_TRIALS = 40  # failures that settle a problem of few clusters; …
 SURE_TRIALS = 16  # … this many are enough if every end was seen twice
-AT_ONCE = 8  # neighbourhoods that are solved at the same time
+NEIGHBOURHOODS_AT_ONCE = 8  # neighbourhoods that are solved at the same time
 LOOKS = 32  # clusters that are looked at to find them
 CROWDED_ROWS = 4096  # above this many rows, clusters of fewer than …
 CROWDED_CLUSTER = 8  # … this many rows on average are left alone: little gain for much time
@@ -66,7 +66,7 @@ def renew(
     while unsettled and budget > rest:
         stage.at(k - len(unsettled), k)
         spare = space.price.cap - k
-        at_once = AT_ONCE if free or spare >= k else 1
+        at_once = NEIGHBOURHOODS_AT_ONCE if free or spare >= k else 1
         jobs: list[Job] = []
         taken: set[int] = set()
         for c in rng.permutation(sorted(unsettled))[:LOOKS].tolist():

@@ -2,16 +2,8 @@
 
 A space holds rows and a price (`price.py`). It says what a division of the rows costs and how rows
 and clusters move. The driver knows nothing else of a model, so a model joins the search by adding
-a space. `kmeans/dense_space.py` is the one to read first; `tests/test_spaces.py` runs the same
-conformance tests over the spaces of rows, groups and kernels.
-
-The protocol has two levels and two extensions:
-
-- `Descent`: enough for `driver.descend`, which applies moves and splits until none helps;
-- `Space`: enough for `driver.search`, which also starts, samples and renews neighbourhoods;
-- `Halving`: a space whose splits are judged together, after the fact;
-- `Crossing`: a space whose divisions can be combined (`pool.py`). Spaces without it are searched
-  without step 3.
+a space. `kmeans/dense_space.py` is the one to read first; `tests/_search/test_spaces.py` runs the
+same conformance tests over the spaces of rows, groups and kernels.
 """
 
 from collections.abc import Callable, Iterable, Sequence

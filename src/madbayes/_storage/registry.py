@@ -8,31 +8,8 @@ saved or loaded.
 
 from importlib import import_module
 
-# By their public names, which `madbayes` finds.
-ESTIMATORS = (
-    "AutoCluster",
-    "BPMeans",
-    "CollapsedBPMeans",
-    "CollapsedDPMeans",
-    "DPMeans",
-    "DPMedoids",
-    "DPMixtureGibbs",
-    "EllipticalMeans",
-    "GraphCut",
-    "HardHDP",
-    "IBPGibbs",
-    "KFeatures",
-    "KMeans",
-    "KMedoids",
-    "KernelDPMeans",
-    "KernelHardHDP",
-    "NeighborCut",
-    "OnlineDPMeans",
-    "OnlineKMeans",
-    "SpectralDPMeans",
-    "StepwiseKFeatures",
-    "TableEncoder",
-)
+# The public classes of `madbayes`, which are all estimators.
+ESTIMATORS = tuple(name for name in import_module("madbayes").__all__ if name[0].isupper())
 
 # Parts of models and of checkpoints, with the modules that define them.
 PARTS = {

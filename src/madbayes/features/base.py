@@ -5,11 +5,12 @@ from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils import check_array, check_random_state
+from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
+from madbayes._model.assignments import AssignmentsMixin
 from madbayes._model.callbacks import CallbacksMixin
 from madbayes._model.dispatch import anywhere
 from madbayes._model.fitting import check_effort, forget
@@ -25,18 +26,14 @@ from madbayes.features.table import Table, check_table_to_fit, open_table
 TIE = 1e-12  # of a row's sum of squares: errors that differ by less are equal up to rounding
 
 
-class FeaturesMixin(
-    SaveMixin, CallbacksMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
-):
-    """Estimators with `components_` and `assignments_`."""
+class FeaturesMixin(SaveMixin, CallbacksMixin, AssignmentsMixin, BaseEstimator):
+    """The feature models: `transform`, `score`, and what a fit stores."""
 
     _reads_blocks = True
     n_init: int | str
     effort: float
     random_state: Any
     n_jobs: int | None
-    components_: np.ndarray
-    assignments_: np.ndarray
 
     def fit_transform(self, X: Any, y: Any = None, sample_weight: Any = None) -> np.ndarray:
         """Fit and return the features of each row of X."""
@@ -49,17 +46,6 @@ class FeaturesMixin(
         All combinations are compared up to 12 features; beyond that by branch and bound.
         """
         return self._allocate(X)[0].Z.astype(bool)
-
-    def inverse_transform(self, Z: Any) -> np.ndarray:
-        """The sums of features, ZA."""
-        check_is_fitted(self)
-        Z = check_array(Z, dtype=self.components_.dtype, ensure_min_features=0)
-        if Z.shape[1] != self.components_.shape[0]:
-            raise ValueError(
-                f"Z has {Z.shape[1]} columns, but the model has {self.components_.shape[0]} "
-                "features; pass what transform returns."
-            )
-        return Z @ self.components_
 
     @anywhere
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
@@ -128,14 +114,9 @@ class FeaturesMixin(
         self.n_iter_ = result.n_iter
         self.converged_ = result.converged
 
-    @property
-    def _n_features_out(self) -> int:
-        return int(self.components_.shape[0])
-
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
-        tags.transformer_tags.preserves_dtype = []
         return tags
 
 

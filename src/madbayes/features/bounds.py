@@ -7,7 +7,7 @@ stays, and need not be looked at (Hamerly 2010 does so for centres).
 
 import numpy as np
 
-FEW = 0.2  # of the rows: while more change in a pass, bounds cost more than they save
+FEW_CHANGES = 0.2  # of the rows: while more change in a pass, bounds cost more than they save
 
 
 class Bounds:
@@ -32,7 +32,7 @@ class Bounds:
         return some
 
     def few_changed(self, changed: int, n: int) -> None:
-        self._few = changed <= FEW * n
+        self._few = changed <= FEW_CHANGES * n
 
     def forget(self, rows: np.ndarray) -> None:
         """Rows (a mask) that changed in another way."""

@@ -18,7 +18,7 @@ TRIES = 30  # that are paid for at least
 VISITS = 2**14  # of rows, for each try in vain that is allowed: what a search may cost …
 PASSES = 20  # … or so many passes over all rows …
 PRODUCTS = 2**31  # … but no more than so many products, more only with more effort
-LEAST = 1e-5  # part of J that a round of a polish gains at least
+LEAST_GAIN = 1e-5  # part of J that a round of a polish gains at least
 FEW_NODES = 512  # of a search tree until the last polish: all of them up to 8 features
 ALL_NODES = 2**24  # and of all rows, then, beyond the 12 features that `NODES` are enough for
 
@@ -51,7 +51,7 @@ def budget(state: Allocation, patience: float) -> float:
 
 def least_gain(state: Allocation) -> float:
     """The part of J that a round of a polish, but the last, should gain at least."""
-    return LEAST if state.n * state.d > SMALL else 0.0
+    return LEAST_GAIN if state.n * state.d > SMALL else 0.0
 
 
 def last_nodes(state: Allocation) -> int:

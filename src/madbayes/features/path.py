@@ -34,7 +34,7 @@ from madbayes.features.solve import Found
 from madbayes.features.table import Table, check_table_to_fit, main_directions
 from madbayes.howmany.staircase import Staircase, plateau
 
-MOST = 30  # features
+MOST_FEATURES = 30  # features
 MAX_ROWS = 10_000
 LEAST_ROWS = 1_000
 VALUES = 2**16  # rows × columns that a path by "auto" looks at
@@ -50,7 +50,7 @@ FLOOR = 1e-2  # without noise a range goes down to 0: no further than this part 
 def feature_path(
     X: Any,
     *,
-    max_components: int = MOST,
+    max_components: int = MOST_FEATURES,
     max_rows: int = MAX_ROWS,
     sample_weight: Any = None,
     effort: float = 1.0,
@@ -113,7 +113,7 @@ def climb_path(
     state = Allocation(main.rows)
     most = table.d + 1 if table.d > 1 else 1
     seed = np.random.RandomState(rng.randint(2**31 - 1))
-    errors, found = climb(state, seed, min(cap, MOST, most), effort, part, rest)
+    errors, found = climb(state, seed, min(cap, MOST_FEATURES, most), effort, part, rest)
     edges = [noise_edge(error, part, K) for K, error in enumerate(errors)]
     path = Staircase.build(
         range(len(errors)),

@@ -15,13 +15,13 @@ from madbayes.features.sum_kernels import Met, Sums, meet_sums
 Tree = tuple[np.ndarray, np.ndarray, float]  # AAᵀ, its triangle, how far it is from singular
 Probe = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]  # some rows, and their Z
 
-MOST = 12  # features
+MOST_FEATURES = 12  # features
 NODE = 16  # products that take as long as a node of a search tree …
 SUM = 0.25  # … as one number of a sum that a row is compared with …
 PACKED = 0.02  # … and as that is by products of float32, …
 SEARCH = 8  # … with so many numbers more for the smallest of them
 BOTH = 1.5  # times the nodes of a tree, for the second best z, too
-MANY = 2**11  # rows: with fewer nobody waits for products to be compiled
+MANY_ROWS = 2**11  # rows: with fewer nobody waits for products to be compiled
 PROBED = 128  # rows whose trees tell what those of all cost
 
 NO_SUMS = Sums(
@@ -54,9 +54,9 @@ def sums_for(
     for a row: as much as what it is in place of, so that searches end where they did."""
     rank = int((tree_of[1].diagonal() > 0).sum())
     K, d = A.shape
-    if K > MOST:
+    if K > MOST_FEATURES:
         return NO_SUMS, 0.0
-    many = n > MANY
+    many = n > MANY_ROWS
     # A tree that is cut as soon as can be still has the branches of features that depend on others.
     each, branches = 2**K * d * SUM, NODE * rank * 2.0 ** (K - rank)
     tree = BOTH * bounds.cost / n if bounds.reach.size else 0.0

@@ -4,9 +4,9 @@ from math import log, pi
 from typing import Any
 
 import numpy as np
-from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
-from sklearn.utils.validation import check_array, check_is_fitted
+from sklearn.utils.validation import check_is_fitted
 
+from madbayes._model.assignments import AssignmentsMixin
 from madbayes.gibbs.base import GibbsMixin
 
 ALL_COMBINATIONS = 12  # up to so many features every z is compared
@@ -71,11 +71,9 @@ def left_ordered(Z: np.ndarray) -> np.ndarray:
     return Z[:, np.lexsort(1 - Z[::-1])].astype(bool)
 
 
-class AllocationMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin, GibbsMixin):
-    """Estimators with `assignments_` and `components_`."""
+class AllocationMixin(AssignmentsMixin, GibbsMixin):
+    """Samplers of features."""
 
-    components_: np.ndarray
-    assignments_: np.ndarray
     _precision: float
     _variance: float
     _simpler = "BPMeans"
@@ -112,26 +110,6 @@ class AllocationMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin, GibbsMi
         step = max(1, BLOCK // (2**k * X.shape[1]))
         best = [score(every, X[i : i + step, None]).argmax(axis=1) for i in range(0, len(X), step)]
         return every[np.concatenate(best)].astype(bool)
-
-    def inverse_transform(self, Z: Any) -> np.ndarray:
-        """The sums of features, ZA."""
-        check_is_fitted(self)
-        Z = check_array(Z, dtype=self.components_.dtype, ensure_min_features=0)
-        if Z.shape[1] != self.components_.shape[0]:
-            raise ValueError(
-                f"Z has {Z.shape[1]} columns, but the model has {self.components_.shape[0]} "
-                "features; pass what transform returns."
-            )
-        return Z @ self.components_
-
-    @property
-    def _n_features_out(self) -> int:
-        return int(self.components_.shape[0])
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.transformer_tags.preserves_dtype = []
-        return tags
 
 
 def _climb(score: Any, X: np.ndarray, k: int) -> np.ndarray:

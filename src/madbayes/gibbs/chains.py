@@ -19,7 +19,7 @@ from madbayes._rows.progress import Stage
 from madbayes._rows.threads import together, workers
 
 Step = Callable[[np.random.Generator, Any], tuple[Any, Any]]
-TOLD = 1000  # times that a chain tells how far it is, at most
+MOST_REPORTS = 1000  # times that a chain tells how far it is, at most
 
 
 class Sampler(NamedTuple):
@@ -62,7 +62,7 @@ def run_chains(
     kept: list[list[Sample]] = [[] for _ in seeds]
     last: list[Sample | None] = [None for _ in seeds]
     sweeps = plan.burn_in + plan.n_iter
-    every = -(-sweeps // TOLD)
+    every = -(-sweeps // MOST_REPORTS)
     stage = Stage("sampling", plan.n_chains * (sweeps // every))
     stop = threading.Event()
 

@@ -11,7 +11,7 @@ from madbayes.kernel.gram import Gram
 from madbayes.kernel.spectral import centred_spectrum
 
 LOWEST = 0.7  # eigenvalue of a graph that "auto" looks at …
-MOST = 64  # … and how many of them
+MOST_EIGENVALUES = 64  # … and how many of them
 GAP = 2.1  # how wide a gap must be; rows along a line reach 2 (c grows as the square of k)
 FLOOR = 1e-4  # what is nearer to 1 counts as 1
 
@@ -38,7 +38,7 @@ def graph_path(
     Eigenvalues near 1 belong to groups that a random walk hardly leaves. Relaxed, k clusters are
     best between two neighbouring eigenvalues, so the spectrum is the staircase.
     """
-    (values, _), trace = centred_spectrum(gram, w, LOWEST, random_state, most=MOST)
+    (values, _), trace = centred_spectrum(gram, w, LOWEST, random_state, most=MOST_EIGENVALUES)
     c = np.maximum(1 - values[: cap or None], FLOOR)
     ks = np.arange(2, len(c) + 1)
     width = plateau(ks, c[:-1], c[1:])

@@ -12,7 +12,7 @@ from madbayes._search.division import Division
 MOST_COLUMNS = 128  # whose scatter matrix costs less than to try splits
 SURE = 1e-6  # what rounding may do to its eigenvalues is less than this
 ROUNDING = 1e-9  # of a distance, with room
-AT_ONCE = 1024  # rows that are added up in float32
+ROWS_AT_ONCE = 1024  # rows that are added up in float32
 
 
 def indivisible(
@@ -26,7 +26,7 @@ def indivisible(
     n, d = len(rows), X.shape[1]
     if not penalty > 0 or d > min(n, MOST_COLUMNS):
         return False
-    if X.dtype == np.float32 and n > AT_ONCE:
+    if X.dtype == np.float32 and n > ROWS_AT_ONCE:
         scatter, wrong = rough_scatter(X, w, rows, center)
         if np.linalg.eigvalsh(scatter)[-1] + wrong < penalty:
             return True
@@ -47,17 +47,17 @@ def rough_scatter(
     all rows would take longer than the products.
     """
     d, center, w = X.shape[1], center.astype(np.float32), w[rows]
-    weighted, room = w.min() < w.max(), np.empty((AT_ONCE, X.shape[1]), np.float32)
+    weighted, room = w.min() < w.max(), np.empty((ROWS_AT_ONCE, X.shape[1]), np.float32)
     scatter = np.zeros((d, d))
-    for a in range(0, len(rows), AT_ONCE):
-        here = rows[a : a + AT_ONCE]
+    for a in range(0, len(rows), ROWS_AT_ONCE):
+        here = rows[a : a + ROWS_AT_ONCE]
         part = X.take(here, axis=0, out=room[: len(here)], mode="clip")  # else it is copied twice
         part -= center
         if weighted:
-            part *= np.sqrt(w[a : a + AT_ONCE]).astype(np.float32)[:, None]
+            part *= np.sqrt(w[a : a + ROWS_AT_ONCE]).astype(np.float32)[:, None]
         scatter += part.T @ part
     scatter *= 1.0 if weighted else float(w[0])
-    return scatter, float(2 * (AT_ONCE + 8) * np.finfo(np.float32).eps * np.trace(scatter))
+    return scatter, float(2 * (ROWS_AT_ONCE + 8) * np.finfo(np.float32).eps * np.trace(scatter))
 
 
 def rows_to_watch(space: Any, now: Division, N: np.ndarray) -> np.ndarray:

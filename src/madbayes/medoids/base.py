@@ -1,5 +1,6 @@
 """What estimators with medoids share: predict, transform, score."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -10,13 +11,25 @@ from madbayes._model.novelty_mixin import NoveltyMixin
 from madbayes._rows.checks import check_weight
 from madbayes._rows.rows import Rows
 from madbayes._rows.threads import workers
-from madbayes.medoids.dissimilarity import Metric, check_dissimilar, paid, to_points
+from madbayes.medoids.dissimilarity import (
+    Metric,
+    check_dissimilar,
+    check_params,
+    check_total,
+    matrix,
+    paid,
+    part,
+    to_points,
+)
+from madbayes.medoids.search import Medoids, by_size
 
 
 class MedoidsMixin(CentersMixin):
     """Estimators with `medoid_indices_`."""
 
     metric: Metric  # type: ignore[assignment]
+    metric_params: dict[str, Any] | None
+    algorithm: str
     medoid_indices_: np.ndarray
 
     def transform(self, X: Any) -> np.ndarray:
@@ -42,7 +55,10 @@ class MedoidsMixin(CentersMixin):
     ) -> np.ndarray:
         """A medoid is where it is whether a row is there or not; the medoids themselves are not
         held out."""
-        own = self._gaps(X[rows])[np.arange(len(rows)), label].astype(np.float64)
+        if self.metric == "precomputed":  # without a copy of whole rows of the matrix
+            own = np.asarray(X[rows, self.medoid_indices_[label]], np.float64)
+        else:
+            own = self._gaps(X[rows])[np.arange(len(rows)), label].astype(np.float64)
         own[np.isin(rows, self.medoid_indices_)] = np.nan
         return np.where(total[label] - weight <= 1e-12 * total[label], np.inf, own)
 
@@ -67,6 +83,29 @@ class MedoidsMixin(CentersMixin):
         with workers(self.n_jobs):
             return to_points(X, self.cluster_centers_, self.metric, self._metric_params)
 
+    def _fit_medoids(
+        self,
+        X: Any,
+        weight: np.ndarray | None,
+        solve: Callable[[np.ndarray, np.ndarray], Medoids],
+    ) -> list[float]:
+        """Store the medoids that `solve(D, w)` finds among the rows that count; returns what the
+        objective was on the way."""
+        used = used_rows(X, weight)
+        counted = part(X, used, self.metric)
+        self._metric_params = check_params(counted, self.metric, self.metric_params)
+        w = np.ones(used.size) if weight is None else weight[used]
+        with workers(self.n_jobs):
+            D = matrix(counted, self.metric, self._metric_params)
+            check_total(D, w)
+            found = solve(D, w)
+            rows = by_size(D, w, found.rows) if self.algorithm == "search" else found.rows
+        del D, counted
+        self._store_medoids(X, used[rows])
+        self.labels_, self.inertia_ = self._measure(X, weight)
+        self.n_iter_, self.converged_ = found.n_iter, found.converged
+        return found.history
+
     def _store_medoids(self, X: Any, medoids: np.ndarray) -> None:
         self.medoid_indices_ = medoids
         if self.metric == "precomputed":
@@ -85,3 +124,8 @@ class MedoidsMixin(CentersMixin):
         tags.input_tags.positive_only = self.metric == "precomputed"
         tags.input_tags.sparse = self.metric != "precomputed"
         return tags
+
+
+def used_rows(X: Any, weight: np.ndarray | None) -> np.ndarray:
+    """The rows of positive weight."""
+    return np.arange(X.shape[0]) if weight is None else np.flatnonzero(weight > 0)

@@ -27,7 +27,7 @@ import numpy as np
 
 from madbayes._model.fitting import Options, begin, keep_choice, warn_if_unfinished
 from madbayes._rows.checks import check_weight
-from madbayes._rows.threads import patient, workers
+from madbayes._rows.threads import patient
 from madbayes._search.number import printed_number
 from madbayes.howmany.staircase import Staircase
 from madbayes.medoids import medoid_kernels as kernels
@@ -35,14 +35,10 @@ from madbayes.medoids.base import MedoidsMixin
 from madbayes.medoids.dissimilarity import (
     Metric,
     check_dissimilar,
-    check_params,
-    check_total,
-    matrix,
     paid,
-    part,
 )
 from madbayes.medoids.path import SQUARED, farthest_first, find_path
-from madbayes.medoids.search import Medoids, by_size, never_rising, search, search_number
+from madbayes.medoids.search import Medoids, never_rising, search, search_number
 
 
 def objective(D: np.ndarray, weight: np.ndarray, medoids: np.ndarray, penalty: float) -> float:
@@ -197,27 +193,21 @@ class DPMedoids(MedoidsMixin):
         weight = check_weight(sample_weight, X.shape[0])
         check_cost(self.penalty)
         options = begin(self, "auto", "farthest-first")
-        used = np.arange(X.shape[0]) if weight is None else np.flatnonzero(weight > 0)
-        counted = part(X, used, self.metric)
-        self._metric_params = check_params(counted, self.metric, self.metric_params)
-        w = np.ones(used.size) if weight is None else weight[used]
-        with workers(self.n_jobs):
-            D = matrix(counted, self.metric, self._metric_params)
-            check_total(D, w)
-            result, penalty, path = self._solve(D, w, options)
-            rows = by_size(D, w, result.rows) if self.algorithm == "search" else result.rows
-        del D, counted
-        self._store_medoids(X, used[rows])
-        self.labels_, self.inertia_ = self._measure(X, weight)
-        self.n_clusters_ = len(rows)
+        penalty, path = 0.0, None
+
+        def solve(D: np.ndarray, w: np.ndarray) -> Medoids:
+            nonlocal penalty, path
+            found, penalty, path = self._solve(D, w, options)
+            return found
+
+        history = self._fit_medoids(X, weight, solve)
+        self.n_clusters_ = len(self.medoid_indices_)
         self.penalty_ = penalty
         if path is not None:
             keep_choice(self, path, self.n_clusters_, penalty)
         self.objective_ = self.inertia_ + penalty * self.n_clusters_
-        self.objective_history_ = never_rising(result.history, self.objective_)
-        self.n_iter_ = result.n_iter
-        self.converged_ = result.converged
-        warn_if_unfinished(self, result.converged)
+        self.objective_history_ = never_rising(history, self.objective_)
+        warn_if_unfinished(self, self.converged_)
         self._calibrate(X, self.labels_, weight)
         return self
 

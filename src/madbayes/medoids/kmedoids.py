@@ -23,22 +23,16 @@ from sklearn.exceptions import ConvergenceWarning
 
 from madbayes._model.fitting import Options, begin, warn_if_unfinished
 from madbayes._rows.checks import check_choice, check_count, check_weight
-from madbayes._rows.threads import workers
 from madbayes.medoids import medoid_kernels as kernels
-from madbayes.medoids.base import MedoidsMixin
+from madbayes.medoids.base import MedoidsMixin, used_rows
 from madbayes.medoids.dissimilarity import (
     Metric,
     check_dissimilar,
-    check_params,
-    check_total,
-    matrix,
     paid,
-    part,
 )
 from madbayes.medoids.search import (
     Medoids,
     assign,
-    by_size,
     grow,
     never_rising,
     renew,
@@ -181,31 +175,19 @@ class KMedoids(MedoidsMixin):
         weight = check_weight(sample_weight, X.shape[0])
         k = check_count("n_clusters", self.n_clusters)
         options = begin(self)
-        used = np.arange(X.shape[0]) if weight is None else np.flatnonzero(weight > 0)
+        used = used_rows(X, weight)
         if k > used.size:
             of = f"n_samples={used.size}" + ("" if weight is None else " (of positive weight)")
             raise ValueError(f"n_clusters={k} must be <= {of}: a cluster needs a row.")
         first = self._given_rows(k, used)
-        counted = part(X, used, self.metric)
-        self._metric_params = check_params(counted, self.metric, self.metric_params)
-        with workers(self.n_jobs):
-            D = matrix(counted, self.metric, self._metric_params)
-            w = np.ones(used.size) if weight is None else weight[used]
-            check_total(D, w)
-            best = self._solve(D, w, k, first, options)
-            rows = by_size(D, w, best.rows) if self.algorithm == "search" else best.rows
-        del D, counted
-        self._store_medoids(X, used[rows])
-        self.labels_, self.inertia_ = self._measure(X, weight)
+        history = self._fit_medoids(X, weight, lambda D, w: self._solve(D, w, k, first, options))
         distinct = np.unique(self.labels_)
         if distinct.size < k:  # the others have no row
             self._store_medoids(X, self.medoid_indices_[distinct])
             self.labels_ = np.searchsorted(distinct, self.labels_).astype(np.int32)
         self.objective_ = self.inertia_
-        self.objective_history_ = never_rising(best.history, self.objective_)
+        self.objective_history_ = never_rising(history, self.objective_)
         self.n_clusters_ = distinct.size
-        self.n_iter_ = best.n_iter
-        self.converged_ = best.converged
         if distinct.size < k:
             warnings.warn(
                 f"Number of distinct clusters ({distinct.size}) found smaller than n_clusters "
@@ -214,7 +196,7 @@ class KMedoids(MedoidsMixin):
                 stacklevel=2,
             )
         else:
-            warn_if_unfinished(self, best.converged)
+            warn_if_unfinished(self, self.converged_)
         self._calibrate(X, self.labels_, weight)
         return self
 

@@ -107,7 +107,7 @@ def sweep(D, w, M, k, cap, penalty, near, second, dn, ds, idle, stop):
     """
     n = D.shape[0]
     loss, change = np.empty(cap), np.empty(cap)
-    member = np.zeros(n, np.bool_)
+    member, listed = np.zeros(n, np.bool_), np.empty(n + 1, np.int32)
     for s in range(k):
         member[M[s]] = True
     total = losses(w, k, near, dn, ds, loss)
@@ -131,14 +131,18 @@ def sweep(D, w, M, k, cap, penalty, near, second, dn, ds, idle, stop):
             else:
                 for t in range(k):
                     change[t] = loss[t]
+                m = 0  # list the few rows that c is near to, without a branch to guess wrong
                 for i in range(n):
+                    listed[m] = i
+                    m += row[i] < ds[i]
+                for e in range(m):
+                    i = listed[e]
                     d = row[i]
-                    if d < ds[i]:
-                        if d < dn[i]:
-                            gain += w[i] * (d - dn[i])
-                            change[near[i]] += w[i] * (dn[i] - ds[i])
-                        else:
-                            change[near[i]] += w[i] * (d - ds[i])
+                    if d < dn[i]:
+                        gain += w[i] * (d - dn[i])
+                        change[near[i]] += w[i] * (dn[i] - ds[i])
+                    else:
+                        change[near[i]] += w[i] * (d - ds[i])
                 for t in range(1, k):
                     if change[t] < change[s]:
                         s = t

@@ -27,7 +27,7 @@ from madbayes.medoids import medoid_kernels as kernels
 from madbayes.medoids.dissimilarity import paid
 
 TRIALS = 16  # renewals in vain before the search ends, and for each medoid …
-MORE = 2  # … so many more
+TRIALS_PER_MEDOID = 2  # … so many more
 WORK = 4e7  # pairs of rows that all of these may look at, roughly; many rows are left as they are
 TAKEN = 3  # medoids taken away at most
 
@@ -105,7 +105,7 @@ def renew(
         return found
     order = np.argsort(patient(kernels.totals, D, weight), kind="stable")  # not that of storage
     while found.converged:
-        if vain >= effort * min(TRIALS + MORE * len(found.rows), WORK / n**2):
+        if vain >= effort * min(TRIALS + TRIALS_PER_MEDOID * len(found.rows), WORK / n**2):
             break
         start = others(D, weight, found.rows, order, cap, random_state)
         new = swap(D, weight, start, max_iter=max_iter, cap=cap, penalty=penalty)

@@ -32,7 +32,7 @@ from madbayes.online.stream_kernels import follow_rows
 
 MANY_VALUES = 512  # from so many values in all centres on, a matrix product pays
 PRODUCT = 2**17  # distances found by one product
-AT_ONCE = 2**26  # differences that one call of the kernel looks at
+DIFFERENCES_AT_ONCE = 2**26  # differences that one call of the kernel looks at
 
 
 class Rule(NamedTuple):
@@ -127,7 +127,9 @@ def follow(
             near, wrong, scale = squared_distances(X[first:stop], stream.centers[:k])
             drift = np.zeros(k)
         while first < stop:
-            last = min(stop, first + 1 + AT_ONCE // (d * max(k, 1)))  # Ctrl-C need not wait long
+            last = min(
+                stop, first + 1 + DIFFERENCES_AT_ONCE // (d * max(k, 1))
+            )  # Ctrl-C need not wait long
             done, stream.k, stream.seen, part = follow_rows(
                 X[first:last],
                 weight[first:last],

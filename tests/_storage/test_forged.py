@@ -333,7 +333,7 @@ def tried(*argv):
 
 
 def test_random_forgeries_of_models(tmp_path):
-    """A short part of `python tests/forging.py 1000 0`, in a process that may end badly."""
+    """A short part of `python forging.py 1000 0`, in a process that may end badly."""
     np.save(tmp_path / "rows.npy", X_NEW)
     for model in (
         madbayes.OnlineDPMeans(penalty=40.0),

@@ -1,6 +1,6 @@
 """Write the golden files of a format version: once for each version, never again.
 
-They show that files of old versions stay readable: `python tests/golden/make.py 1`.
+They show that files of old versions stay readable: `python tests/_storage/golden/make.py 1`.
 """
 
 import json

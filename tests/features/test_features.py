@@ -343,7 +343,7 @@ def test_trees_and_sums_find_the_same(shape, kind, monkeypatch):
         A[:] = 0.0
 
     def found(each, tree):
-        monkeypatch.setattr(sums, "MANY", 0)
+        monkeypatch.setattr(sums, "MANY_ROWS", 0)
         monkeypatch.setattr(sums, "SUM", each)
         monkeypatch.setattr(sums, "tree_cost", lambda *_: tree)
         state = Allocation(Rows(X))
@@ -450,7 +450,7 @@ def test_going_ahead_takes_fewer_passes(shape, K, monkeypatch):
 def test_bounds_change_no_result(model, monkeypatch):
     X = np.random.default_rng(4).normal(size=(4200, 4))
     with_bounds = clone(model).set_params(random_state=0, n_jobs=1).fit(X)
-    monkeypatch.setattr(bounds_of_rows, "FEW", -1)  # they never begin
+    monkeypatch.setattr(bounds_of_rows, "FEW_CHANGES", -1)  # they never begin
     without = clone(model).set_params(random_state=0, n_jobs=1).fit(X)
     np.testing.assert_array_equal(with_bounds.assignments_, without.assignments_)
     assert with_bounds.objective_ == pytest.approx(without.objective_, rel=1e-12)

@@ -381,7 +381,7 @@ def test_rows_at_once_change_nothing(monkeypatch):
     X = np.random.default_rng(0).normal(size=(300, 3))
     options = {"merge_every": 70, "forget_after": 90}
     before = OnlineDPMeans(1.0, **options).fit(X)
-    monkeypatch.setattr("madbayes.online.stream.AT_ONCE", 20)
+    monkeypatch.setattr("madbayes.online.stream.DIFFERENCES_AT_ONCE", 20)
     after = OnlineDPMeans(1.0, **options).fit(X)
     np.testing.assert_array_equal(before.labels_, after.labels_)
     np.testing.assert_array_equal(before.cluster_centers_, after.cluster_centers_)

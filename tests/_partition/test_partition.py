@@ -20,7 +20,6 @@ from madbayes import DPMeans, KMeans
 from madbayes._jit.vectors import BUNCH, LANES, PANEL, compare, loosen, plain_compare, plain_loosen
 from madbayes._partition import bound_history as history_module
 from madbayes._partition import draws, moves
-from madbayes._partition import partition as partition_module
 from madbayes._partition import segment as segment_module
 from madbayes._partition.partition import Partition
 from madbayes._partition.prepared_centers import FEW_GROUPS, make_groups, make_scratch, prepare
@@ -232,7 +231,7 @@ print("fine")
 @pytest.mark.parametrize("mode", ["NUMBA_BOUNDSCHECK", "NUMBA_DISABLE_JIT"])
 def test_kernels_in_another_mode(mode, tmp_path):
     env = {**os.environ, mode: "1", "NUMBA_CACHE_DIR": str(tmp_path)}
-    env["PYTHONPATH"] = os.pathsep.join([os.path.dirname(__file__), env.get("PYTHONPATH", "")])
+    env["PYTHONPATH"] = os.pathsep.join([str(Path(__file__).parents[1]), env.get("PYTHONPATH", "")])
     code = SMALL_FITS.replace("{path}", str(mode == "NUMBA_BOUNDSCHECK"))
     done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True)
     assert done.stdout.strip() == "fine", done.stderr[-2000:]
@@ -287,7 +286,6 @@ class Guarded:
 @pytest.mark.parametrize("n", [1, 31, 33, 127, 129, 511, 513, 1025, 2049])
 def test_kernels_stay_within_their_buffers(n, monkeypatch):
     # Around the edges of tiles (512 rows, 256 columns), hard rows (32), groups (20) and lanes (16).
-    monkeypatch.setattr(partition_module, "SMALL", 0)
     guarded = Guarded()
     for name in ("make_scratch", "make_direct_scratch"):
         make = getattr(segment_module, name)
@@ -308,7 +306,7 @@ def test_kernels_stay_within_their_buffers(n, monkeypatch):
         X = np.round(r.normal(size=(n, d)), 1).astype(np.float32)
         centers = r.normal(size=(k, d))
         with workers(1):
-            partition = Partition(Rows(X))
+            partition = Partition(Rows(X), small=0)
             for _ in range(3):
                 partition.assign(centers, 0.5 * d)
                 d2 = ((X[:, None, :].astype(np.float64) - centers) ** 2).sum(axis=2)
@@ -325,16 +323,15 @@ def all_bounds(partition):
 
 @pytest.mark.parametrize("d", [1, 3, 6, 7, 40])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_small_problems_have_the_labels_of_large_ones(d, dtype, monkeypatch):
+def test_small_problems_have_the_labels_of_large_ones(d, dtype):
     r = np.random.default_rng(d)
     X = np.round(3 * r.normal(size=(3000, d)), 1).astype(dtype)  # ties
     weight = r.integers(0, 3, len(X)).astype(float)
     found = []
     for small in (0, 10**9):
-        monkeypatch.setattr(partition_module, "SMALL", small)
         centers = X[:50].astype(np.float64)
         with workers(2):
-            partition = Partition(Rows(X, weight=weight))
+            partition = Partition(Rows(X, weight=weight), small=small)
             for _ in range(4):
                 moved = partition.assign(centers, 2.0 * d)
                 far = partition.far_rows(0, len(X), len(X)).at
@@ -365,14 +362,13 @@ def test_centres_that_wander_and_groups_without_centres(together, monkeypatch):
         return scratch
 
     monkeypatch.setattr(segment_module, "make_scratch", poisoned)
-    monkeypatch.setattr(partition_module, "SMALL", 0)
     r = np.random.default_rng(0)
     X = r.normal(size=(1500, 12)).astype(np.float32)
     centers = r.normal(size=(600, 12))
     if together:
         centers[:300] = centers[np.linspace(0, 599, FEW_GROUPS).astype(int)] = 3.0
     with workers(2):
-        partition = Partition(Rows(X))
+        partition = Partition(Rows(X), small=0)
         for step in (1.0, 0.1, 0.01, 0.001):
             partition.assign(centers)
             d2 = ((X[:, None, :] - centers[None, :, :]) ** 2).sum(axis=2)
@@ -479,18 +475,17 @@ def test_bounds_loosen_as_numpy_says(t):
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("size", [1.0, 2.0**-140, 2.0**-100, 2.0**100])
-def test_rows_that_float32_hardly_tells_apart(size, dtype, monkeypatch):
+def test_rows_that_float32_hardly_tells_apart(size, dtype):
     # Tight clusters in a wide table, far from the origin, and at the ends of what float32 holds.
     if dtype == np.float64:
         size **= 2
-    monkeypatch.setattr(partition_module, "SMALL", 0)
     r = np.random.default_rng(0)
     near = r.normal(size=(40, 9)) * 10.0 ** r.integers(-9, 1, (40, 1))
     X = np.repeat(near, 25, axis=0) + 1e-6 * r.normal(size=(1000, 9)) * r.random((1000, 1)) ** 9 + 3
     X = (X * size).astype(dtype)
     centers = X[::20].astype(np.float64)
     with workers(1):
-        partition = Partition(Rows(X))
+        partition = Partition(Rows(X), small=0)
         for _ in range(5):
             moved = partition.assign(centers)
             d2 = ((X[:, None].astype(np.float64) / size - centers / size) ** 2).sum(axis=2)
@@ -573,16 +568,15 @@ def test_groups_are_full_panels(k, d):
         np.testing.assert_array_equal(packed, want.astype(np.float32))
 
 
-def test_a_centre_that_comes_back_from_far_away(monkeypatch):
+def test_a_centre_that_comes_back_from_far_away():
     # Distances that float32 cannot hold must not become bounds that last for ever.
-    monkeypatch.setattr(partition_module, "SMALL", 0)
     r = np.random.default_rng(0)
     X = r.normal(size=(3000, 8))
     near = r.normal(size=(40, 8))
     far = near.copy()
     far[::2] += 1e60
     with workers(1):
-        partition = Partition(Rows(X))
+        partition = Partition(Rows(X), small=0)
         for centers in (near, far, near, far * 0.5, near + 0.01):
             partition.assign(centers)
             d2 = ((X[:, None] - centers) ** 2).sum(axis=2)

@@ -2,8 +2,8 @@
 
 `mutant` draws one; `verdict` reads it and uses what it gets, `resumed` goes on with a fit. A forged
 file either works, or it is refused in one line; what must not happen is another exception, a long
-wait or the end of the process. `python tests/forging.py N SEED` tries N of each estimator in
-processes of their own.
+wait or the end of the process. `python tests/_storage/forging.py N SEED` tries N of each estimator,
+in processes of their own.
 """
 
 import contextlib
