@@ -809,6 +809,14 @@ def test_small_pieces_far_off_are_counted_apart():
     assert GraphCut().fit(only).n_clusters_ == 3
 
 
+def test_many_pieces_beside_a_small_core():
+    """More pieces of a few nodes are left aside than the core has nodes."""
+    pairs = sp.block_diag([np.array([[0.0, 1.0], [1.0, 0.0]])] * 40 + [np.ones((6, 6)) - np.eye(6)])
+    model = GraphCut().fit(sp.csr_array(pairs))
+    assert model.n_clusters_ == 41
+    assert np.bincount(model.labels_).max() == 6
+
+
 def test_leaves_are_folded_into_what_they_hang_on():
     A = np.zeros((16, 16))
     chain = [(i, i + 1) for i in range(6, 14)]

@@ -256,6 +256,7 @@ LAYOUTS = [
 
 def known(model, rows):
     """All numbers that a fit leaves, and what the model says of rows."""
+    assert model.novelty_quantiles_ is not None  # made when it is asked for
     found = {k: v for k, v in vars(model).items() if k[-1] == "_" and isinstance(v, np.ndarray)}
     found.pop("feature_names_in_", None)
     found |= {k: v for k, v in vars(model).items() if k[-1] == "_" and isinstance(v, float)}

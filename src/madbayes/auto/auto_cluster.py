@@ -15,7 +15,8 @@
 4. *Simplify.* If a simpler shape gives the same division with evidence that is as strong, the
    simpler shape is taken: round before long before any. Its clusters have centres.
 5. *Doubt.* The evidence is not called strong if a candidate disagrees that has strong evidence or
-   that explains held-out rows clearly better.
+   that explains held-out rows clearly better; nor if a candidate of another shape that fits the
+   rows finds the same clusters, but doubts them (two clusters of three that overlap).
 """
 
 from dataclasses import dataclass, replace
@@ -37,6 +38,7 @@ from madbayes._storage.saving import SaveMixin
 from madbayes.elliptical import EllipticalMeans
 from madbayes.graph import NeighborCut
 from madbayes.howmany.densities import MAX_COLUMNS, MIN_ROWS, explain
+from madbayes.howmany.doubts import SHAPE_LOSS
 from madbayes.howmany.staircase import Choice
 from madbayes.kmeans import DPMeans
 
@@ -341,13 +343,18 @@ def with_doubt(models: dict[str, Any], densities: dict[str, float], chosen: str)
     if choice.strength != "strong":
         return choice
     for shape, other in models.items():
-        gain = densities[shape] - densities[chosen] if densities else 0.0
-        strong = other.evidence_.strength == "strong"
-        if shape == chosen or not (strong or steady_gain(other, gain)):
+        if shape == chosen:
             continue
-        if adjusted_rand_score(models[chosen].labels_, other.labels_) < AGREE:
-            why = "have strong evidence too" if strong else "explain held-out rows better"
-            remark = f"{other.n_clusters_} clusters of shape '{shape}' {why}"
+        gain = densities[shape] - densities[chosen] if densities else 0.0
+        agreement = adjusted_rand_score(models[chosen].labels_, other.labels_)
+        remark = ""
+        if agreement < AGREE and other.evidence_.strength == "strong":
+            remark = f"{other.n_clusters_} clusters of shape '{shape}' have strong evidence too"
+        elif agreement < AGREE and steady_gain(other, gain):
+            remark = f"{other.n_clusters_} clusters of shape '{shape}' explain held-out rows better"
+        elif agreement >= SAME and not sure(other) and gain > -SHAPE_LOSS:
+            remark = f"as clusters of shape '{shape}' they are doubted: {other.evidence_.reason}"
+        if remark:
             remarks = (*choice.remarks, remark)
             return replace(choice, strength="moderate", support=0.5, remarks=remarks)
     return choice
