@@ -301,7 +301,7 @@ def noise_sets(r) -> Iterator[tuple[str, Shape]]:
 # Kinds that no rule was made on: every third one of each list, and none of `any_shape`.
 UNSEEN = {
     "lsun", "wing nut", "graph", "splashes", "labyrinth", "jain", "a sets", "compound",
-    "three lines", "fuzzy cross", "long table", "many clusters", "skewed clusters", "iris-like",
+    "three lines", "long table", "many clusters", "skewed clusters", "iris-like",
     "boxes", "outliers", "noise: t, 2 degrees", "noise: grid", "noise: integers",
     "noise: few uniform rows", "noise: triangle", "noise: low rank", "noise: correlated",
 }  # fmt: skip
