@@ -16,14 +16,15 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import madbayes
 from madbayes import NeighborCut
-from madbayes.graph import communities, joining, neighbors, pieces, planted, samples, stages
+from madbayes.graph import communities, merging, neighbors, planted, samples, stages, voting
 from madbayes.graph.input import connected_part
-from madbayes.graph.joining import Clusters
-from madbayes.graph.linking import neighbour_graph
-from madbayes.graph.neighbors import Neighbours, of_distances
+from madbayes.graph.knn_graph import adjacency
+from madbayes.graph.merging import Clusters
+from madbayes.graph.neighbors import Neighbours, nearest_by_distances
 from madbayes.graph.smoothing_kernels import smoothing_terms
 from madbayes.graph.valley_kernels import strands
-from madbayes.graph.valleys import NONE, Joined, depth, staircase, vote
+from madbayes.graph.valley_test import NONE, MergeTree, depth, staircase
+from madbayes.graph.voting import vote
 
 
 @parametrize_with_checks([NeighborCut(), NeighborCut(5, metric="cosine", resolution=0.4)])
@@ -84,7 +85,7 @@ def test_approximate_neighbours_say_how_many_they_found(monkeypatch):
 def test_links_and_shared_neighbours():
     X = np.random.default_rng(2).normal(size=(60, 2))
     index = brute(X, X, 5, True)[1]
-    A = neighbour_graph(index, "jaccard").toarray()
+    A = adjacency(index, "jaccard").toarray()
     sets = [{*row, i} for i, row in enumerate(index.tolist())]
     for i in range(60):
         for j in range(60):
@@ -97,15 +98,15 @@ def test_links_and_shared_neighbours():
 def test_depth_is_the_plain_loop(seed, monkeypatch):
     r = np.random.default_rng(seed)
     X = np.vstack([r.normal(size=(25, 2)), r.normal(size=(20, 2)) + np.array([seed, 0])])
-    A = neighbour_graph(brute(X, X, 6, True)[1], "jaccard")
+    A = adjacency(brute(X, X, 6, True)[1], "jaccard")
     uneven = r.uniform(1, 2, size=A.shape)  # no two nodes are linked to the others in the same way
     A = sp.csr_array(A.multiply(uneven + uneven.T))
     A.sort_indices()
     weights = np.exp(r.normal(size=45))
     flow = sp.csr_array(A.multiply(weights[:, None]).multiply(weights[None]))
     flow.sort_indices()
-    monkeypatch.setattr(joining, "TERMS", smoothing_terms(15))
-    monkeypatch.setattr(joining, "HEIGHT", 0.9)
+    monkeypatch.setattr(merging, "TERMS", smoothing_terms(15))
+    monkeypatch.setattr(merging, "HEIGHT", 0.9)
     # The first cluster is two pieces; the kernel keeps the numbers of pieces, not of clusters
     piece = np.repeat([0, 2, 1], [15, 10, 20])
     clusters = Clusters(A.indptr, A.indices, A.data, flow.data, piece, 0.5)
@@ -131,7 +132,7 @@ def test_terms_add_up_to_the_steps_of_a_lazy_walk():
 def test_joins_are_those_of_the_plain_loop():
     """5: all pairs looked at in each step, those that have grown measured when they are next."""
     X = np.random.default_rng(0).normal(size=(300, 2))
-    A = neighbour_graph(NearestNeighbors(n_neighbors=8).fit(X).kneighbors()[1], "uniform")
+    A = adjacency(NearestNeighbors(n_neighbors=8).fit(X).kneighbors()[1], "uniform")
     piece = np.unique(np.round(X), axis=0, return_inverse=True)[1].ravel()
     given = A.indptr, A.indices, A.data, A.data, piece, 4.0
     clusters = Clusters(*given)
@@ -153,7 +154,7 @@ def test_joins_are_those_of_the_plain_loop():
             new = tuple(sorted(a if c == b else c for c in p))
             value = found.pop(p)[0]
             found[new] = min(value, found.get(new, (np.inf,))[0]), False
-    joined = joining.join(*given)
+    joined = merging.merge(*given)
     assert joined.z.tolist() == z and joined.pairs.tolist() == pairs
 
 
@@ -161,7 +162,7 @@ def test_a_valley_counts_beyond_chance_or_when_it_stands_out():
     def supported(z, n):
         labels = np.arange(n) % (len(z) + 1)
         pairs = np.array([[0, i + 1] for i in range(len(z))])
-        return staircase(Joined(labels, np.array(z), pairs), None).best().number
+        return staircase(MergeTree(labels, np.array(z), pairs), None).best().number
 
     # In 1000 independent places chance makes 0.7 valleys of 3.19, in 10,000 of 3.81
     assert supported([1.0, 1.3, 2.5, 2.6], 1000) == 2 + 1  # 2.5 is more than 1.7 times 1.3
@@ -175,7 +176,7 @@ def test_numbers_of_neighbours_vote():
     def path(number):
         z = np.r_[np.full(8 - number, 0.5), np.full(number - 1, 5.0)]
         return staircase(
-            Joined(np.arange(1000) % 8, z, np.array([[0, i + 1] for i in range(7)])), None
+            MergeTree(np.arange(1000) % 8, z, np.array([[0, i + 1] for i in range(7)])), None
         )
 
     def decide(**found):
@@ -198,13 +199,13 @@ def test_numbers_of_neighbours_vote():
 
 
 def test_the_last_number_of_neighbours_is_asked_where_the_others_find_clusters(monkeypatch):
-    asked, join_pieces = [], pieces.join_pieces
+    asked, merge_pieces = [], voting.merge_pieces
 
     def count(linked, *rest):
         asked.append(linked.nearest.shape[1])
-        return join_pieces(linked, *rest)
+        return merge_pieces(linked, *rest)
 
-    monkeypatch.setattr(pieces, "join_pieces", count)
+    monkeypatch.setattr(voting, "merge_pieces", count)
     X = np.random.default_rng(0).normal(size=(2000, 2))
     assert NeighborCut(n_jobs=1).fit(X).n_clusters_ == 1
     assert asked == [10, 15]
@@ -455,7 +456,9 @@ def test_bad_parameters(parameters, says):
 
 def test_a_row_without_neighbours_is_named():
     with pytest.raises(ValueError, match="row 1 of the precomputed distances has no neighbour"):
-        of_distances(sp.csr_array(([1.0, 1.0], ([0, 2], [1, 0])), shape=(3, 3)), 2, themselves=True)
+        nearest_by_distances(
+            sp.csr_array(([1.0, 1.0], ([0, 2], [1, 0])), shape=(3, 3)), 2, themselves=True
+        )
 
 
 def test_digits():
@@ -545,15 +548,15 @@ def test_a_rounded_table_gives_the_same_clusters_in_any_order():
 @pytest.mark.parametrize("columns", [2, 5, 20])
 def test_given_graphs_of_noise_are_whole(columns):
     X = np.random.default_rng(2).normal(size=(1200, columns))
-    A = neighbour_graph(Neighbours(X, "euclidean", 1, 0, "auto").of_themselves(15)[1], "uniform")
+    A = adjacency(Neighbours(X, "euclidean", 1, 0, "auto").of_themselves(15)[1], "uniform")
     assert NeighborCut(metric="connectivities").fit(A).n_clusters_ == 1
 
 
 def test_the_graph_asked_for_is_one_of_those_tried(monkeypatch):
     made = []
-    link = pieces.link
+    link = voting.knn_graph
     monkeypatch.setattr(
-        pieces, "link", lambda *given: made.append(given[0].shape[1]) or link(*given)
+        voting, "knn_graph", lambda *given: made.append(given[0].shape[1]) or link(*given)
     )
     NeighborCut().fit(make_moons(1000, noise=0.05, random_state=0)[0])
     assert sorted(made) == [10, 22]  # 15 is there; 0.7 √1000 is 22
@@ -619,7 +622,7 @@ def test_references_keep_what_is_not_clusters():
 def test_no_move_of_a_node_raises_the_modularity():
     X, _ = overlapping(150, 12, 4)
     index = brute(X, X, 8, True)[1]
-    A = neighbour_graph(index, "uniform")
+    A = adjacency(index, "uniform")
     value, labels = communities.communities(A)
 
     def plain(z):
@@ -635,7 +638,7 @@ def test_no_move_of_a_node_raises_the_modularity():
             other[i] = c
             assert plain(other) <= value + 1e-9
     graph = connected_part(A, "normalized")[0]
-    single = planted.moved(graph, np.arange(150))
+    single = planted.moved(graph, np.arange(150))[0]
     assert plain(single) < value  # clusters move too
 
 
@@ -660,7 +663,7 @@ def test_a_wide_valley_shows_in_samples_of_many_rows(monkeypatch):
     model = NeighborCut().fit(X)
     assert model.n_clusters_ == 2 and ari(y, model.labels_) > 0.85
     assert model.evidence_.number == 2 and model.evidence_.strength != "none"
-    monkeypatch.setattr(samples, "of_samples", lambda *given: (None, True))
+    monkeypatch.setattr(samples, "cut_samples", lambda *given: (None, True))
     assert NeighborCut().fit(X).n_clusters_ == 1  # all rows alone do not show it
 
 
@@ -690,8 +693,8 @@ def test_order_neighbours_and_format_do_not_matter_for_samples(few_are_many):
 def test_samples_that_disagree_weaken_the_evidence(few_are_many, monkeypatch):
     X, _ = make_moons(2400, noise=0.12, random_state=3)
     assert not NeighborCut().fit(X).evidence_.remarks
-    look = samples.of_samples
-    monkeypatch.setattr(samples, "of_samples", lambda *given: (look(*given)[0], False))
+    look = samples.cut_samples
+    monkeypatch.setattr(samples, "cut_samples", lambda *given: (look(*given)[0], False))
     choice = NeighborCut().fit(X).evidence_
     assert choice.number == 2 and choice.strength == "weak" and "Samples" in choice.remarks[0]
 
@@ -699,24 +702,24 @@ def test_samples_that_disagree_weaken_the_evidence(few_are_many, monkeypatch):
 def test_rows_outside_of_a_sample_follow_their_links():
     labels = np.array([0, -1, -1, 5, -1, 4, -1])
     nearest = np.array([[1], [0], [1], [4], [5], [4], [6]])  # 5 is elsewhere, 6 links to itself
-    samples.adopt(labels, np.array([0, 1, 2, 4, 5, 6]), nearest, np.array([0, 4]))
+    samples.label_the_rest(labels, np.array([0, 1, 2, 4, 5, 6]), nearest, np.array([0, 4]))
     assert labels.tolist() == [0, 0, 0, 5, 4, 4, 0]
 
 
 def test_joins_of_several_looks_are_one_tree():
     labels = np.arange(5)
-    fine = Joined(labels, np.array([4.0, 6.0]), np.array([[0, 1], [1, 2]]))
-    look = Joined(labels, np.array([5.0, 4.5]), np.array([[1, 3], [3, 4]]))  # 1 was divided
-    tree = samples.one_tree(labels, [fine, look])
+    fine = MergeTree(labels, np.array([4.0, 6.0]), np.array([[0, 1], [1, 2]]))
+    look = MergeTree(labels, np.array([5.0, 4.5]), np.array([[1, 3], [3, 4]]))  # 1 was divided
+    tree = samples.combined(labels, [fine, look])
     assert tree.z.tolist() == [4.0, 5.0, 5.0, 6.0]  # 4.5 comes after the 5
     for number, expected in ((4, [0, 0, 1, 2, 3]), (2, [0, 0, 1, 0, 0]), (1, [0] * 5)):
-        assert tree.at(number).tolist() == expected
+        assert tree.labels_at(number).tolist() == expected
 
 
 def test_a_long_boundary_of_few_layers_has_no_valley():
     X = np.random.default_rng(0).uniform(size=(3_000, 2)) * [30, 1]
     _, place = Neighbours(X, "euclidean", 1, 0, "auto").of_themselves(15)
-    A = neighbour_graph(place, "uniform")
+    A = adjacency(place, "uniform")
     side = (X[:, 1] > 0.5).astype(np.int32)  # along the strip: every row is near the boundary
     pair = np.array([0]), np.array([1])
     for layers, valley in ((0.0, True), (50.0, False)):

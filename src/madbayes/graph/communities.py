@@ -1,27 +1,27 @@
-"""Clusters of many columns without valleys: communities beyond those of rows without clusters.
+"""Communities of rows in many columns that no valley separates.
 
-**The question.** In many columns rows are far from each other and few lie between any two clusters,
-but as few lie anywhere: overlapping groups of cells and subjects of texts have no valley between
-them (`valleys.py`). Yet links keep to them. Links keep to the parts of any cloud too, the more the
-fewer directions it has. How much would they, if there were no clusters?
+In many columns few rows lie between two clusters, but few rows lie anywhere. Overlapping kinds of
+cells and subjects of texts therefore have no valley between them (`valley_test.py`), and yet links
+stay inside of them. Links stay inside of the parts of any cloud, too. The test compares the graph
+with graphs of rows that have no clusters.
 
-**The answer.** Where valleys say little, all rows are looked at once more; where they are clear,
-only a cluster of more than half of the rows: a few rows far off say nothing of the rest.
-1. *References.* Rows like these, without their clusters: (a) the scores on each principal axis
-   shuffled, (b) the values of each column shuffled, (c) normal scores of the same variances,
-   stretched so that rows lie as far from the middle, in standard deviations, as these do.
-   Normal rows of any covariance are like (a) and (c), independent columns of any law like (b),
-   balls and tails that all columns share like (c); bent curves and sheets are not far from (a).
-2. *Communities.* In the graphs of nearest neighbours of the rows and of each reference: the
-   division of highest modularity (Newman & Girvan 2004), the share of links inside of the
-   communities beyond that of links at random.
-3. *Chance.* The rows are divided into their communities if the modularity is more than `MARGIN`
-   times that of every reference (docs/adr/0016).
+It is made for all rows where the evidence of valleys is none or weak, else for a cluster that holds
+more than half of the rows.
+
+1. *References* are tables without clusters: (a) the scores on each principal axis shuffled, (b) the
+   values of each column shuffled, (c) normal scores of the same variances, stretched so that rows
+   lie as far from the middle as the given ones, in standard deviations. Normal rows of any
+   covariance are like (a) and (c), independent columns of any law are like (b), balls and tails
+   that all columns share are like (c), bent curves and sheets are close to (a).
+2. *Communities* are the division of highest modularity (Newman & Girvan 2004) of the graph of
+   nearest neighbours, for the rows and for each reference.
+3. The communities are the clusters if their modularity is more than `MARGIN` times that of every
+   reference.
 
 A given graph has no rows: its communities count if they come back without a tenth of the links.
 
-In more than `COLUMNS` columns: in fewer, shapes without valleys are whole. Of many rows and of very
-many columns a sample and the leading principal axes are tested, (b) on the columns as well.
+The test needs more than `COLUMNS` columns: in fewer, shapes without valleys stay whole. Of many
+rows a sample is tested, and of very many columns the leading principal axes.
 """
 
 from collections.abc import Iterator
@@ -34,13 +34,13 @@ from sklearn.utils.extmath import randomized_svd
 
 from madbayes.graph.descent import modularity
 from madbayes.graph.input import connected_part
+from madbayes.graph.knn_graph import KnnGraph, adjacency, mean_distance, most_neighbours
 from madbayes.graph.levels import Graph, contracted
-from madbayes.graph.linking import Linked, most_neighbours, neighbour_graph, reach
 from madbayes.graph.neighbors import Neighbours
 from madbayes.graph.path import find_path
 from madbayes.graph.planted import gather
 from madbayes.graph.search import measure
-from madbayes.graph.valleys import WEAK
+from madbayes.graph.valley_test import WEAK
 from madbayes.howmany.staircase import Choice, NestedLabels, Staircase, in_words
 
 COLUMNS = 10  # up to so many, clusters without valleys are whole
@@ -55,9 +55,9 @@ STARTS = 500  # nodes from which steps are counted
 TINY = 1e-12  # of the largest variance: less is none
 
 
-def second_look(
+def find_communities(
     rows: Neighbours | None,
-    linked: Linked,
+    linked: KnnGraph,
     labels: np.ndarray,
     path: Staircase,
     weights: str,
@@ -68,13 +68,13 @@ def second_look(
     before = path.best()
     order = np.arange(labels.size)
     if linked.distance is not None:
-        order = np.argsort(reach(linked.distance), kind="stable")
+        order = np.argsort(mean_distance(linked.distance), kind="stable")
     if before.strength not in ("none", "weak"):
         order = order[labels[order] == np.bincount(labels).argmax()]
     if order.size < FEWEST or 2 * order.size <= labels.size:
         return None
     if rows is None or linked.distance is None:
-        return look_at_graph(linked.A, order, labels, before)
+        return communities_of_graph(linked.A, order, labels, before)
     if not rows.plain or rows.X.shape[1] <= COLUMNS:
         return None
     rows = rows.on_sphere()
@@ -101,11 +101,11 @@ def second_look(
         "links keep to them more than they would without clusters "
         f"(modularity {own:.2f}, {chance:.2f} at most)"
     )
-    new = in_place_of(labels, order, parts)
+    new = with_parts(labels, order, parts)
     return new, staircase_of(linked.A, new, before, own, reason)
 
 
-def look_at_graph(
+def communities_of_graph(
     A: sp.csr_array, order: np.ndarray, labels: np.ndarray, before: Choice
 ) -> tuple[np.ndarray, Staircase] | None:
     """The same for a given graph, which has no rows to compare with: the communities of `GraphCut`,
@@ -124,7 +124,7 @@ def look_at_graph(
     reason = (
         f"links keep to them, and {agreement:.2f} of them come back without a tenth of the links"
     )
-    new = in_place_of(labels, order, parts)
+    new = with_parts(labels, order, parts)
     return new, staircase_of(A, new, before, modularity(graph, found.taken), reason)
 
 
@@ -138,7 +138,7 @@ def growth(graph: Graph) -> float:
     return float(np.median(np.diff(two.indptr) / np.maximum(np.diff(one.indptr), 1)))
 
 
-def in_place_of(labels: np.ndarray, order: np.ndarray, parts: np.ndarray) -> np.ndarray:
+def with_parts(labels: np.ndarray, order: np.ndarray, parts: np.ndarray) -> np.ndarray:
     """Labels with `parts` for the rows `order`, without gaps."""
     new = labels.astype(np.int64)
     new[order] = new.max() + 1 + parts
@@ -194,8 +194,8 @@ def leading(X: Any, like: Neighbours) -> np.ndarray:
 def tested(X: Any, like: Neighbours, k: int, weights: str) -> float:
     """2. The modularity of the graph of k neighbours."""
     distance, place = Neighbours(X, like.metric, like.n_jobs, 0, False).of_themselves(k)
-    order = np.argsort(reach(distance), kind="stable")
-    return communities(neighbour_graph(place, weights)[order][:, order])[0]
+    order = np.argsort(mean_distance(distance), kind="stable")
+    return communities(adjacency(place, weights)[order][:, order])[0]
 
 
 def references(X: np.ndarray, rng: np.random.RandomState) -> Iterator[np.ndarray]:

@@ -1,4 +1,4 @@
-"""Which way a curve runs through a point, and where its middle is; `graph/strands.py` explains it.
+"""Which way a curve runs through a point, and where its middle is; `graph/curves.py` explains it.
 
 Serial: no result depends on threads. Directions lie column by column, so that many are compared at
 a time; sums run over the columns from the first to the last.

@@ -2,9 +2,8 @@
 
 1. *Neighbours* (`neighbors.py`): each row is linked to its nearest rows.
 2. With a resolution θ given: the penalized normalized cut F = Σ_c (conductance_c - θ) of that graph
-   (`search.py`). Otherwise the stages of `stages.py`: pieces are joined unless a valley lies
-   between them, rows at borders settle, communities of many columns are looked for, and curves
-   that cross are told apart.
+   (`search.py`). Otherwise the stages of `stages.py`: pieces are merged unless a valley lies
+   between them, communities are looked for in many columns, and curves that cross are told apart.
 """
 
 from functools import partial
@@ -24,13 +23,19 @@ from madbayes._rows.threads import workers
 from madbayes._storage.saving import SaveMixin
 from madbayes.graph.graph_cut import check_resolution
 from madbayes.graph.input import check_graph, connected_part
-from madbayes.graph.linking import Linked, link, reach
-from madbayes.graph.neighbors import Neighbours, among_distances, of_distances, safe_rows, unrounded
+from madbayes.graph.knn_graph import KnnGraph, Nearest, NearestAmong, knn_graph, mean_distance
+from madbayes.graph.neighbors import (
+    Neighbours,
+    nearest_among_by_distances,
+    nearest_by_distances,
+    safe_rows,
+    spread_rounded_rows,
+)
 from madbayes.graph.new_rows import NewRowsMixin
-from madbayes.graph.pieces import tried
-from madbayes.graph.samples import Among, k_asked
+from madbayes.graph.samples import n_neighbors_needed
 from madbayes.graph.search import NOTHING, Division, least_resolution, measure, search
-from madbayes.graph.stages import Known, divide
+from madbayes.graph.stages import State, divide
+from madbayes.graph.voting import voters
 
 
 class NeighborCut(
@@ -60,8 +65,8 @@ class NeighborCut(
     Parameters
     ----------
     n_neighbors : int, default=15
-        Each row is linked to so many nearest rows (to all others, if there are fewer). Lower values
-        see thinner gaps, higher ones need fewer rows to be sure. With ``resolution="auto"`` cuts
+        The number of nearest rows that each row is linked to (all others, if there are fewer). Low
+        numbers see thin gaps, high ones need fewer rows to be sure. With ``resolution="auto"`` cuts
         with 10, 15 and 30 neighbours decide by majority, whatever is asked for between 10 and 30;
         else with two thirds, once and twice as many. A cut looks at the nearest 0.7 √n_rows of them
         (8 at least): more would reach over the gaps. More than 6,000 rows are cut with 15, and each
@@ -174,11 +179,11 @@ class NeighborCut(
         rng = check_random_state(self.random_state)
         forget(self)
         with workers(self.n_jobs):
-            linked, wide, among = self._link(X, rng, resolution == "auto" and hint is None)
-            graph, used = connected_part(linked.A, "normalized")
+            asked, nearest, among = self._knn_graph(X, rng, resolution == "auto" and hint is None)
+            graph, used = connected_part(asked.A, "normalized")
             if resolution == "auto":
-                how = tried(self.n_neighbors), self.weights, effort, hint
-                labels, self.path_ = divide(Known(linked, self._neighbours, wide, among, *how))
+                how = voters(self.n_neighbors), self.weights, effort, hint
+                labels, self.path_ = divide(State(asked, self._neighbours, nearest, among, *how))
                 self.evidence_ = self.path_.best()
                 division = measure(graph, labels[used]) if used.size else NOTHING
                 resolution = least_resolution(graph, division)
@@ -187,12 +192,12 @@ class NeighborCut(
                 division, history = NOTHING, [0.0]
                 if used.size:
                     division, history = search(graph, resolution, rng, effort=effort)
-                labels = np.full(linked.A.shape[0], -1, np.int32)
+                labels = np.full(asked.A.shape[0], -1, np.int32)
                 labels[used] = division.labels
                 self.converged_ = bool(division.settled)
-        if len(labels) == 1 and linked.distance is not None:  # one row is a cluster without links
+        if len(labels) == 1 and asked.distance is not None:  # one row is a cluster without links
             labels, history = np.zeros(1, np.int32), [-float(resolution)]
-        self._store(linked, labels, division, used)
+        self._store(asked, labels, division, used)
         self.resolution_ = float(resolution)
         self.objective_history_ = np.array(history)
         self.objective_ = float(history[-1])
@@ -211,44 +216,44 @@ class NeighborCut(
             )
         return check_count("n_clusters_hint", self.n_clusters_hint)
 
-    def _link(
-        self, X: Any, rng: np.random.RandomState, doubts: bool
-    ) -> tuple[Linked, tuple[np.ndarray, np.ndarray] | None, Among | None]:
-        """1. The graph of the rows; for `doubts` distances and places of the neighbours that are
-        tried, and who knows those of other rows, or None where nobody does."""
+    def _knn_graph(
+        self, X: Any, rng: np.random.RandomState, voting: bool
+    ) -> tuple[KnnGraph, Nearest | None, NearestAmong | None]:
+        """The graph of the rows. For `voting` also the distances and indices of as many neighbours
+        as that needs, and the function that finds those of some rows among themselves."""
         k = check_count("n_neighbors", self.n_neighbors)
-        among: Among
+        among: NearestAmong
         self._neighbours = cell = None
         if self._given() == "connectivities":
             A = check_graph(X, self)
-            return Linked(A, A.data, None, None, 1.0), None, None
+            return KnnGraph(A, A.data, None, None, 1.0), None, None
         if self._given() == "precomputed":
             D = self._distances(X, reset=True)
-            doubts = doubts and not sp.issparse(D)
-            asked = k_asked(k, D.shape[0]) if doubts else k
-            distance, place = of_distances(D, min(asked, D.shape[0] - 1), themselves=True)
-            among, recall = partial(among_distances, D), 1.0
+            voting = voting and not sp.issparse(D)
+            needed = n_neighbors_needed(k, D.shape[0]) if voting else k
+            distance, place = nearest_by_distances(D, min(needed, D.shape[0] - 1), themselves=True)
+            among, recall = partial(nearest_among_by_distances, D), 1.0
         else:
             X = check_rows(self, X)
             # A copy: `predict` asks these rows, whatever becomes of the caller's array.
             X = X.copy() if sp.issparse(X) else np.array(X, order="C")
             X = safe_rows(X, self._given() == "cosine", self.n_jobs)
             seed = int(rng.randint(2**31 - 1))
-            if isinstance(self.metric, str) and self.metric == "euclidean" and not sp.issparse(X):
-                X, cell = unrounded(X, k)
-            near = Neighbours(X, self.metric, self.n_jobs, seed, self.approximate)
-            asked = k_asked(k, X.shape[0]) if doubts else k
-            distance, place = near.of_themselves(min(asked, X.shape[0] - 1))
-            among, recall = near.among, near.recall(place[:, :k])
-            self._neighbours = near
-        linked = link(distance[:, :k], place[:, :k], self.weights, recall)._replace(cell=cell)
-        return (linked, (distance, place), among) if doubts else (linked, None, None)
+            if self._given() == "euclidean" and not sp.issparse(X):
+                X, cell = spread_rounded_rows(X, k)
+            rows = Neighbours(X, self.metric, self.n_jobs, seed, self.approximate)
+            needed = n_neighbors_needed(k, X.shape[0]) if voting else k
+            distance, place = rows.of_themselves(min(needed, X.shape[0] - 1))
+            among, recall = rows.among, rows.recall(place[:, :k])
+            self._neighbours = rows
+        graph = knn_graph(distance[:, :k], place[:, :k], self.weights, recall)._replace(cell=cell)
+        return (graph, (distance, place), among) if voting else (graph, None, None)
 
     def _store(
-        self, linked: Linked, labels: np.ndarray, division: Division, used: np.ndarray
+        self, asked: KnnGraph, labels: np.ndarray, division: Division, used: np.ndarray
     ) -> None:
         """What the fit found, clusters from the largest to the smallest."""
-        A = linked.A
+        A = asked.A
         number = np.unique(labels[labels >= 0], return_counts=True)
         rank = np.argsort(np.argsort(-number[1], kind="stable"))
         place = np.full(int(labels.max(initial=-1)) + 2, -1, np.int32)
@@ -264,10 +269,12 @@ class NeighborCut(
         total = np.bincount(self.labels_[own], degree[own], minlength=self.n_clusters_)
         stays = np.bincount(self.labels_[own], kept[own], minlength=self.n_clusters_)
         self.conductance_ = 1 - np.divide(stays, total, out=np.ones(total.size), where=total > 0)
-        self.graph_, self.recall_ = A, linked.recall
+        self.graph_, self.recall_ = A, asked.recall
         least = degree[degree > 0].min(initial=1.0) / 2  # of rows without any link
-        far = 1 / np.maximum(degree, least) if linked.distance is None else reach(linked.distance)
+        far = 1 / np.maximum(degree, least)
+        if asked.distance is not None:
+            far = mean_distance(asked.distance)
         table = calibrate(far[own], self.labels_[own], np.ones(own.sum()), self.n_clusters_)
         self.outlier_score_ = np.ones(far.size)
         self.outlier_score_[own] = 1 - p_values(far[own], self.labels_[own], table)
-        self.novelty_quantiles_ = None if linked.distance is None else table
+        self.novelty_quantiles_ = None if asked.distance is None else table

@@ -214,7 +214,7 @@ def pairs(rows: Any, X: Any, index: np.ndarray) -> np.ndarray:
     return found
 
 
-def unrounded(X: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray | None]:
+def spread_rounded_rows(X: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray | None]:
     """Rows of a rounded table, spread evenly over the cells of its grid; and which were equal.
 
     Where more than k / 2 rows are equal they would be linked to each other alone, cell by cell.
@@ -247,12 +247,14 @@ def others(
     return np.take_along_axis(distance, keep, 1), np.take_along_axis(index, keep, 1)
 
 
-def among_distances(D: np.ndarray, rows: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
+def nearest_among_by_distances(
+    D: np.ndarray, rows: np.ndarray, k: int
+) -> tuple[np.ndarray, np.ndarray]:
     """The k nearest of some rows among themselves."""
-    return of_distances(D[np.ix_(rows, rows)], k, themselves=True)
+    return nearest_by_distances(D[np.ix_(rows, rows)], k, themselves=True)
 
 
-def of_distances(D: Any, k: int, *, themselves: bool) -> tuple[np.ndarray, np.ndarray]:
+def nearest_by_distances(D: Any, k: int, *, themselves: bool) -> tuple[np.ndarray, np.ndarray]:
     """The k nearest by a matrix of distances, dense or the sparse graph of a neighbours' search.
 
     Sparse: what is not stored is far. Rows with fewer than k entries: k is the least number.

@@ -8,8 +8,8 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from madbayes._partition.novelty import check_novel, p_values
 from madbayes._rows.checks import check_pattern, check_rows
-from madbayes.graph.linking import one_hot, reach
-from madbayes.graph.neighbors import Neighbours, of_distances, safe_new_rows
+from madbayes.graph.knn_graph import mean_distance, one_hot
+from madbayes.graph.neighbors import Neighbours, nearest_by_distances, safe_new_rows
 
 
 class NewRowsMixin:
@@ -67,7 +67,9 @@ class NewRowsMixin:
             return np.asarray(votes.toarray().argmax(axis=1), np.int32).ravel(), None
         k = min(self.n_neighbors, self.labels_.size)
         if self._given() == "precomputed":
-            distance, index = of_distances(self._distances(X, reset=False), k, themselves=False)
+            distance, index = nearest_by_distances(
+                self._distances(X, reset=False), k, themselves=False
+            )
         else:
             X = check_rows(self, X, reset=False)
             assert self._neighbours is not None
@@ -81,7 +83,7 @@ class NewRowsMixin:
         votes = np.zeros((len(index), max(self.n_clusters_, 1)))
         known = near.ravel() >= 0
         np.add.at(votes, (rows[known], near.ravel()[known]), share.ravel()[known])
-        return votes.argmax(axis=1).astype(np.int32), reach(distance)
+        return votes.argmax(axis=1).astype(np.int32), mean_distance(distance)
 
     def _distances(self, X: Any, *, reset: bool) -> Any:
         D = validate_data(

@@ -1,65 +1,70 @@
-"""Clusters of many rows: what samples of their rows show.
+"""Clusters of many rows: one cut of all rows, then samples of the large clusters.
 
-The nearest 15 of very many rows lie so close that no cut of their graph sees a wide valley: the
-rows near a boundary, the only ones that are looked at, are as dense as those beside them, and every
-piece of the graph shows what chance does to 15 rows. In a sample neighbours reach farther. What is
-small or thin shows in all rows only. So:
+The nearest 15 of very many rows lie so close together that no cut of their graph sees a wide
+valley: the rows near a boundary, the only ones that the test looks at, are as dense as those beside
+them. In a sample the neighbours lie farther apart. Small and thin clusters show in all rows only.
 
-1. *All rows.* One cut; its pieces are joined until a valley is left that chance does not explain.
-2. *Samples.* Of each cluster of more than `MANY` rows three samples are cut and joined, with 10, 15
-   and 30 neighbours, and the number in the middle is taken. Each piece of the first cut gives its
-   share, dense and sparse rows alike: a sample has less chance in it than rows drawn at random.
-3. *The others* get the cluster of the nearest row that has one, link by link.
-4. *Again* in parts that are still large and hold at most half of the rows: in more of them
-   neighbours reach as far as before.
-
-docs/adr/0016 has the figures.
+1. *All rows.* Cut the graph and merge its pieces, until a valley is left that is far beyond chance.
+2. *Samples.* Take three samples of each cluster of more than `MANY` rows, cut them with 10, 15 and
+   30 neighbours, and let them vote. Each piece of the first cut gives its share of a sample, from
+   dense and sparse places alike, which leaves less to chance than random rows.
+3. *The other rows* get the cluster of their nearest row that has one.
+4. *Again* in parts that are still large and hold at most half of the rows that were sampled. In
+   larger parts the rows of a sample would lie as far apart as before.
 """
-
-from collections.abc import Callable
 
 import numpy as np
 
-from madbayes.graph.linking import Linked, link, most_neighbours, reach, settle_borders
-from madbayes.graph.pieces import Tried, Wide, join_pieces, majority, tried
-from madbayes.graph.valleys import Joined, chance, doubted, staircase
+from madbayes.graph.knn_graph import (
+    KnnGraph,
+    Nearest,
+    NearestAmong,
+    knn_graph,
+    mean_distance,
+    most_neighbours,
+    move_border_rows,
+)
+from madbayes.graph.valley_test import MergeTree, chance, staircase, with_weak_evidence
+from madbayes.graph.voting import majority, merge_pieces, voters
 from madbayes.howmany.staircase import Staircase
 
-MANY = 6_000  # rows of a cluster from which on samples are looked at
-SAMPLE = 4_000  # rows of one
-LEVEL = 0.05  # valleys as deep in all rows by chance: what is large shows in samples as well
-LAYERS = 2.0  # of rows along a boundary that a valley takes at least
-
-Among = Callable[[np.ndarray, int], Wide]
+MANY = 6_000  # rows: a cluster of more is looked at by samples
+SAMPLE = 4_000  # rows of a sample
+LEVEL = 0.05  # valleys of all rows expected by chance; less than elsewhere, since samples follow
+LAYERS = 2.0  # rows behind each other on either side of a boundary that a valley needs at least
 
 
-def k_asked(n_neighbors: int, rows: int) -> int:
-    """Neighbours that cuts of so many rows need."""
-    numbers = tried(n_neighbors)
+def n_neighbors_needed(n_neighbors: int, rows: int) -> int:
+    """How many neighbours of each row the stages need."""
+    numbers = voters(n_neighbors)
     return max(n_neighbors, numbers[1] if rows > MANY else max(numbers))
 
 
-def by_samples(
-    asked: Linked, among: Among, wide: Wide, numbers: Tried, weights: str, effort: float
-) -> tuple[Linked, Joined, Staircase]:
-    """The graph of all rows, their clusters and what would join them.
+def cut_with_samples(
+    asked: KnnGraph,
+    among: NearestAmong,
+    nearest: Nearest,
+    numbers: tuple[int, ...],
+    weights: str,
+    effort: float,
+) -> tuple[KnnGraph, MergeTree, Staircase]:
+    """The graph of all rows, the merges of their clusters, and the staircase of these.
 
-    `asked`: the graph asked for; `wide`: distances and places of enough neighbours; `among` tells
-    those of some rows among themselves.
+    `asked` is the graph that the user asked for, `numbers` are the numbers of neighbours that vote.
     """
-    distance, nearest = (each[:, : numbers[1]] for each in wide)
+    distance, place = (each[:, : numbers[1]] for each in nearest)
     same = asked.nearest is not None and asked.nearest.shape[1] == numbers[1]
-    linked = asked if same else link(distance, nearest, weights, 1.0)
-    joined = join_pieces(linked, effort, layers=LAYERS)
-    labels, n = joined.labels, joined.labels.size
-    order = np.lexsort((reach(distance), labels))
-    joined = joined.rest(joined.before(joined.z > chance(n, LEVEL)))
-    labels, joins, sure = joined.labels, [joined], True
+    graph = asked if same else knn_graph(distance, place, weights, 1.0)
+    tree = merge_pieces(graph, effort, layers=LAYERS)
+    labels, n = tree.labels, tree.labels.size
+    order = np.lexsort((mean_distance(distance), labels))
+    tree = tree.rest(tree.before(tree.z > chance(n, LEVEL)))
+    labels, trees, sure = tree.labels, [tree], True
     large = np.flatnonzero(np.bincount(labels) > MANY).tolist()
     while large:
         c = large.pop()
         rows = order[labels[order] == c]
-        found, agree = of_samples(rows, among, numbers, weights, effort)
+        found, agree = cut_samples(rows, among, numbers, weights, effort)
         sure &= agree
         if found is None:
             continue
@@ -68,43 +73,52 @@ def by_samples(
         number = np.r_[c, first : first + part.labels.max()]
         labels[rows] = -1
         labels[sample] = number[part.labels]
-        adopt(labels, rows, nearest, number)
-        joins.append(Joined(labels, chance(n) + part.z, number[part.pairs]))
+        label_the_rest(labels, rows, place, number)
+        trees.append(MergeTree(labels, chance(n) + part.z, number[part.pairs]))
         large += [c for c in number.tolist() if MANY < (labels == c).sum() <= rows.size / 2]
-    joined = one_tree(labels, joins)
-    path = staircase(joined, None)
+    tree = combined(labels, trees)
+    path = staircase(tree, None)
     if not sure:
-        path = doubted(path, "Samples of the rows do not agree on the number of clusters")
-    return linked, joined, path
+        remark = "Samples of the rows do not agree on the number of clusters"
+        path = with_weak_evidence(path, remark)
+    return graph, tree, path
 
 
-def of_samples(
-    rows: np.ndarray, among: Among, numbers: Tried, weights: str, effort: float
-) -> tuple[tuple[np.ndarray, Joined] | None, bool]:
-    """2. The rows of a sample and their clusters, None where they are one; and if samples agree.
+def cut_samples(
+    rows: np.ndarray, among: NearestAmong, numbers: tuple[int, ...], weights: str, effort: float
+) -> tuple[tuple[np.ndarray, MergeTree] | None, bool]:
+    """Step 2, for a cluster of these `rows`: the sample that decides with the merges of its
+    clusters (None if it is one cluster), and whether the samples agree.
 
-    Of each valley that is left the z beyond chance. Every so many of `rows` are a sample.
+    A sample takes rows at equal steps. The z of its valleys are those beyond chance.
     """
     step = rows.size / SAMPLE
     begin = step * np.arange(len(numbers)) / len(numbers)
-    samples = [rows[(step * np.arange(SAMPLE) + at).astype(np.int64)] for at in begin]
-    linked, of = {}, {}
-    for k, sample in zip(numbers, samples, strict=True):
-        linked[k] = link(*among(sample, min(k, most_neighbours(SAMPLE))), weights, 1.0)
-        of[k] = sample
-    k, joined, path = majority(linked, numbers, effort)
+    samples = {
+        k: rows[(step * np.arange(SAMPLE) + at).astype(np.int64)]
+        for k, at in zip(numbers, begin, strict=True)
+    }
+    graphs = {
+        k: knn_graph(*among(sample, min(k, most_neighbours(SAMPLE))), weights, 1.0)
+        for k, sample in samples.items()
+    }
+    k, tree, path = majority(graphs, numbers, effort)
     choice = path.best()
     if choice.number == 1:
         return None, not choice.remarks
-    rest = joined.rest(choice.number)
-    beyond = joined.beyond()[len(joined.z) - len(rest.z) :]
-    labels = settle_borders(linked[k].A, rest.labels)
-    return (of[k], Joined(labels, beyond, rest.pairs)), not choice.remarks
+    rest = tree.rest(choice.number)
+    excess = tree.excess()[len(tree.z) - len(rest.z) :]
+    labels = move_border_rows(graphs[k].A, rest.labels)
+    return (samples[k], MergeTree(labels, excess, rest.pairs)), not choice.remarks
 
 
-def adopt(labels: np.ndarray, rows: np.ndarray, nearest: np.ndarray, numbers: np.ndarray) -> None:
-    """3. Those of `rows` that have no label yet get that of the nearest that has one of `numbers`;
-    those that no link leads to become part of the largest."""
+def label_the_rest(
+    labels: np.ndarray, rows: np.ndarray, nearest: np.ndarray, numbers: np.ndarray
+) -> None:
+    """Step 3. Each of `rows` without a label gets that of its nearest row with one of `numbers`.
+
+    Rows that no chain of neighbours leads to become part of the largest cluster.
+    """
     left = rows[labels[rows] < 0]
     while left.size:
         near = labels[nearest[left]]
@@ -118,14 +132,14 @@ def adopt(labels: np.ndarray, rows: np.ndarray, nearest: np.ndarray, numbers: np
         left = left[~known]
 
 
-def one_tree(labels: np.ndarray, joins: list[Joined]) -> Joined:
-    """The joins of all looks, the shallowest valleys first. A cluster that was divided further has
+def combined(labels: np.ndarray, trees: list[MergeTree]) -> MergeTree:
+    """The merges of all trees, the shallowest valleys first. A cluster that was divided further has
     the number of its first part."""
-    z = np.concatenate([np.maximum.accumulate(each.z) for each in joins])
-    pairs = np.concatenate([each.pairs for each in joins])
+    z = np.concatenate([np.maximum.accumulate(each.z) for each in trees])
+    pairs = np.concatenate([each.pairs for each in trees])
     order = np.argsort(z, kind="stable")
     root, made = np.arange(int(labels.max()) + 1), []
     for a, b in pairs[order].tolist():
         made.append((root[a], root[b]))
         root[root == root[b]] = root[a]
-    return Joined(labels, z[order], np.array(made, dtype=np.int64).reshape(-1, 2))
+    return MergeTree(labels, z[order], np.array(made, dtype=np.int64).reshape(-1, 2))

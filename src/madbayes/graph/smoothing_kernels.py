@@ -1,4 +1,4 @@
-"""The smoothing of `valleys.py`: values of nodes averaged along the links many times.
+"""The smoothing of `valley_test.py`: values of nodes averaged along the links many times.
 
 A lazy walk averages a node's value with the mean of its neighbours: v becomes (I + W)v / 2, where W
 is the matrix of the links, each row of it divided by its sum. N steps of it are a polynomial in W

@@ -1,15 +1,15 @@
-"""The stages of `NeighborCut`: each takes what is known of the rows and returns what it found.
+"""The stages of `NeighborCut`. Each stage takes a `State` and returns the next one.
 
-1. `join_across_no_valley` (`pieces.py`, `valleys.py`, `samples.py`): pieces of the graph are joined
-   unless a valley lies between them. Then a row goes to the cluster that holds more of its links
-   than its own.
-2. `look_for_communities` (`communities.py`): where valleys say little, links may keep to
-   communities by more than they would without clusters.
-3. `keep_equal_rows_together` (`linking.py`): equal rows of a rounded table get one label.
-4. `follow_curves` (`strands.py`): clusters of thin curves that cross are divided into them.
+1. `merge_across_no_valley` (`voting.py`, `samples.py`, `merging.py`, `valley_test.py`) cuts the
+   graph into small pieces and merges them, unless a valley lies between them. Then each row goes to
+   the cluster that holds most of its links.
+2. `find_communities_without_valleys` (`communities.py`) looks for communities of the graph, where
+   the rows have many columns and valleys say little.
+3. `give_equal_rows_one_label` (`knn_graph.py`) gives equal rows of a rounded table one label.
+4. `follow_curves` (`curves.py`) divides clusters that are thin curves which cross.
 
-Rows are put in an order that follows from them before the first stage (`in_own_order`), so that
-no stage depends on the order of the table.
+`in_order_of_density` sorts the rows before the first stage, so that no stage depends on the order
+of the table.
 """
 
 from collections.abc import Callable
@@ -18,160 +18,168 @@ from functools import partial
 
 import numpy as np
 
-from madbayes.graph.communities import second_look
+from madbayes.graph.communities import find_communities
+from madbayes.graph.curves import divide_into_curves
 from madbayes.graph.fringe import fingerprint
 from madbayes.graph.input import connected_part
-from madbayes.graph.linking import Linked, alike, by_density, narrowed, settle_borders
+from madbayes.graph.knn_graph import (
+    KnnGraph,
+    Nearest,
+    NearestAmong,
+    label_equal_rows,
+    move_border_rows,
+    narrowed,
+    order_by_density,
+)
 from madbayes.graph.neighbors import Neighbours
-from madbayes.graph.pieces import Tried, Wide, by_majority, join_pieces
-from madbayes.graph.samples import MANY, Among, by_samples
-from madbayes.graph.strands import untangled
-from madbayes.graph.valleys import Joined, staircase, with_curves
+from madbayes.graph.samples import MANY, cut_with_samples
+from madbayes.graph.valley_test import MergeTree, staircase, staircase_with_curves
+from madbayes.graph.voting import majority_of_numbers, merge_pieces
 from madbayes.howmany.staircase import Staircase
 
 
 @dataclass(frozen=True)
-class Known:
-    """What is known of the rows, all in one order, and what the stages have found.
+class State:
+    """The rows, the parameters of the estimator, and what the stages have found so far.
 
     Attributes
     ----------
-    linked : Linked
-        The graph of the rows that was asked for.
+    asked : KnnGraph
+        The graph with the number of neighbours that the user asked for.
     rows : Neighbours or None
-        The rows, where X is not a graph or distances.
-    wide, among : tuple of arrays, function, or None
-        Distances and places of as many neighbours as the stages try; and who knows the neighbours
-        of some rows among themselves. None where nobody knows them.
-    numbers, weights, effort, hint
-        Numbers of neighbours that are tried, and parameters of the estimator.
-    near : Linked
-        The graph that decided.
-    joined, path, labels
-        The joins of its pieces, the staircase of them, and the clusters.
+        The rows; None where X is a graph or holds distances.
+    nearest : Nearest or None
+        Distances and indices of as many neighbours as the stages need; None for a given graph.
+    nearest_among : NearestAmong or None
+        Finds the nearest rows among some of the rows; None where the rows are not known.
+    numbers : tuple of int
+        The numbers of neighbours that vote.
+    weights, effort, hint
+        Parameters of the estimator.
+    graph : KnnGraph or None
+        The graph that decided the clusters.
+    tree, path, labels : MergeTree, Staircase, array, or None
+        The merges of its pieces, their staircase, and the clusters.
     """
 
-    linked: Linked
+    asked: KnnGraph
     rows: Neighbours | None
-    wide: Wide | None
-    among: Among | None
-    numbers: Tried
+    nearest: Nearest | None
+    nearest_among: NearestAmong | None
+    numbers: tuple[int, ...]
     weights: str
     effort: float
     hint: int | None
-    near: Linked | None = None
-    joined: Joined | None = None
+    graph: KnnGraph | None = None
+    tree: MergeTree | None = None
     path: Staircase | None = None
     labels: np.ndarray | None = None
 
-    def divided(self, near: Linked, joined: Joined, path: Staircase) -> "Known":
-        labels = settle_borders(near.A, joined.at(path.best().number))
-        return replace(self, near=near, joined=joined, path=path, labels=labels)
 
-
-Stage = Callable[[Known], Known]
-
-
-def divide(known: Known) -> tuple[np.ndarray, Staircase]:
-    """All stages in turn: labels of the rows in their given order, and the staircase."""
-    known, place = in_own_order(known)
+def divide(state: State) -> tuple[np.ndarray, Staircase]:
+    """Run all stages. Returns the labels and the staircase, rows in their given order."""
+    state, place = in_order_of_density(state)
     for stage in STAGES:
-        known = stage(known)
-    assert known.labels is not None and known.path is not None
-    nested = known.path.labels
+        state = stage(state)
+    assert state.labels is not None and state.path is not None
+    nested = state.path.labels
     nested = replace(nested, parts=nested.parts[place])
-    return known.labels[place], replace(known.path, labels=nested)
+    return state.labels[place], replace(state.path, labels=nested)
 
 
-def in_own_order(known: Known) -> tuple[Known, np.ndarray]:
-    """Rows in an order that follows from their distances (of a given graph: from its links), and
-    where each row went.
+def in_order_of_density(state: State) -> tuple[State, np.ndarray]:
+    """Sort the rows by the distances to their neighbours (of a given graph: by its links).
 
-    Distances by the cosine become those of straight lines between rows of length 1, so that nothing
-    depends on how the metric is called.
+    Cosine distances become straight distances between rows of length 1, so that nothing depends on
+    the name of the metric. Returns the sorted state and the new place of each row.
     """
-    linked, cosine = known.linked, known.rows is not None and known.rows.by_cosine()
-    if cosine and linked.distance is not None:
-        linked = linked._replace(distance=straight(linked.distance))
-    if linked.distance is None:
-        graph, used = connected_part(linked.A, "normalized")
-        key = np.zeros(linked.A.shape[0], np.uint64)
+    asked, cosine = state.asked, state.rows is not None and state.rows.by_cosine()
+    if cosine and asked.distance is not None:
+        asked = asked._replace(distance=straight(asked.distance))
+    if asked.distance is None:
+        graph, used = connected_part(asked.A, "normalized")
+        key = np.zeros(asked.A.shape[0], np.uint64)
         key[used] = fingerprint(graph)
         order = np.argsort(key, kind="stable")
     else:
-        order = by_density(linked.distance)
+        order = order_by_density(asked.distance)
     place = np.empty(order.size, np.int64)
     place[order] = np.arange(order.size)
-    wide, among, rows = known.wide, known.among, known.rows
-    if wide is not None:
-        distance = straight(wide[0]) if cosine else wide[0]
-        wide = distance[order], place[wide[1][order]]
+    nearest, among, rows = state.nearest, state.nearest_among, state.rows
+    if nearest is not None:
+        distance = straight(nearest[0]) if cosine else nearest[0]
+        nearest = distance[order], place[nearest[1][order]]
     if among is not None:
-        among = partial(among_ordered, among, order, cosine)
+        among = partial(nearest_among_sorted, among, order, cosine)
     if rows is not None:
         rows = rows.in_order(order)
-    return replace(
-        known, linked=linked.in_order(order, place), wide=wide, among=among, rows=rows
-    ), place
+    asked = asked.in_order(order, place)
+    return replace(state, asked=asked, nearest=nearest, nearest_among=among, rows=rows), place
 
 
 def straight(cosine: np.ndarray) -> np.ndarray:
-    """Straight distances of rows of length 1, from 1 - cosine."""
+    """Straight distances between rows of length 1, from 1 - cosine."""
     return np.sqrt(2 * np.maximum(cosine, 0.0))
 
 
-def among_ordered(among: Among, order: np.ndarray, cosine: bool, some: np.ndarray, k: int) -> Wide:
-    """The nearest of `some` rows among themselves, which are `order[some]` in the given order."""
+def nearest_among_sorted(
+    among: NearestAmong, order: np.ndarray, cosine: bool, some: np.ndarray, k: int
+) -> Nearest:
+    """`among` for rows that are sorted: `some` of them are `order[some]` in the given order."""
     distance, place = among(order[some], k)
     return (straight(distance) if cosine else distance), place
 
 
-def join_across_no_valley(known: Known) -> Known:
-    """1. By majority of several numbers of neighbours; of many rows by samples too. A given graph
-    or a number of clusters that is asked for leaves nothing to vote on."""
-    if known.wide is None or known.among is None:
-        near = narrowed(known.linked, known.weights)
-        joined = join_pieces(near, known.effort)
-        path = staircase(joined, known.hint)
-        return known.divided(near, joined, path)
-    how = known.numbers, known.weights, known.effort
-    if len(known.wide[0]) > MANY:
-        return known.divided(*by_samples(known.linked, known.among, known.wide, *how))
-    return known.divided(*by_majority(known.linked, known.wide, *how))
+def merge_across_no_valley(state: State) -> State:
+    """Stage 1. Several numbers of neighbours vote; samples decide where there are many rows. A
+    given graph, or a number of clusters that is asked for, leaves nothing to vote on."""
+    if state.nearest is None or state.nearest_among is None:
+        graph = narrowed(state.asked, state.weights)
+        tree = merge_pieces(graph, state.effort)
+        path = staircase(tree, state.hint)
+    else:
+        how = state.nearest, state.numbers, state.weights, state.effort
+        if len(state.nearest[0]) > MANY:
+            graph, tree, path = cut_with_samples(state.asked, state.nearest_among, *how)
+        else:
+            graph, tree, path = majority_of_numbers(state.asked, *how)
+    labels = move_border_rows(graph.A, tree.labels_at(path.best().number))
+    return replace(state, graph=graph, tree=tree, path=path, labels=labels)
 
 
-def look_for_communities(known: Known) -> Known:
-    """2. Not where a number of clusters is asked for."""
-    if known.hint is not None:
-        return known
-    assert known.near is not None and known.path is not None and known.labels is not None
-    found = second_look(known.rows, known.near, known.labels, known.path, known.weights)
-    return known if found is None else replace(known, labels=found[0], path=found[1])
+def find_communities_without_valleys(state: State) -> State:
+    """Stage 2, unless a number of clusters is asked for."""
+    if state.hint is not None:
+        return state
+    assert state.graph is not None and state.path is not None and state.labels is not None
+    found = find_communities(state.rows, state.graph, state.labels, state.path, state.weights)
+    return state if found is None else replace(state, labels=found[0], path=found[1])
 
 
-def keep_equal_rows_together(known: Known) -> Known:
-    """3."""
-    if known.linked.cell is None:
-        return known
-    assert known.labels is not None
-    return replace(known, labels=alike(known.labels, known.linked.cell))
+def give_equal_rows_one_label(state: State) -> State:
+    """Stage 3."""
+    if state.asked.cell is None:
+        return state
+    assert state.labels is not None
+    return replace(state, labels=label_equal_rows(state.labels, state.asked.cell))
 
 
-def follow_curves(known: Known) -> Known:
-    """4. Not where a number of clusters is asked for."""
-    rows = None if known.rows is None else known.rows.straight()
-    if rows is None or known.hint is not None:
-        return known
-    assert known.joined is not None and known.path is not None and known.labels is not None
-    curves = untangled(rows, known.labels)
-    if curves.max() <= known.labels.max():
-        return known
-    return replace(known, labels=curves, path=with_curves(known.joined, known.path, curves))
+def follow_curves(state: State) -> State:
+    """Stage 4, unless a number of clusters is asked for."""
+    rows = None if state.rows is None else state.rows.straight()
+    if rows is None or state.hint is not None:
+        return state
+    assert state.tree is not None and state.path is not None and state.labels is not None
+    labels = divide_into_curves(rows, state.labels)
+    if labels.max() <= state.labels.max():
+        return state
+    path = staircase_with_curves(state.tree, state.path, labels)
+    return replace(state, labels=labels, path=path)
 
 
-STAGES: tuple[Stage, ...] = (
-    join_across_no_valley,
-    look_for_communities,
-    keep_equal_rows_together,
+STAGES: tuple[Callable[[State], State], ...] = (
+    merge_across_no_valley,
+    find_communities_without_valleys,
+    give_equal_rows_one_label,
     follow_curves,
 )

@@ -1,11 +1,11 @@
-"""Is there a valley between two clusters of a graph's nodes? `graph/valleys.py` explains the test.
+"""The valley between two clusters of a graph's nodes: `valley_test.py` explains the test.
 
 A graph is symmetric CSR: `indptr`, `indices`, `walk` (weights of the edges). `flow` are the weights
 that count when an edge crosses a level. Clusters are made of pieces, which do not change: nodes
 `first[p]` to `first[p + 1] - 1` are in `piece` p, and an edge links it to the pieces
 `linked[links[p]:links[p + 1]]`. A cluster has the number of its first piece; `follows` tells the
-next of a piece, -1 behind the last, and `cluster` where a piece is. Serial: no result depends on
-threads. Numba compiles numpy's sort for longer than all that is left here.
+next piece of its chain, -1 behind the last, and `cluster` the cluster of each piece. Serial: no
+result depends on threads. The sort is written here because Numba takes longer to compile numpy's.
 """
 
 import numpy as np

@@ -1,6 +1,6 @@
-"""Pieces of a graph joined, those first between which there is the least of a valley.
+"""Pieces of a graph are merged one pair at a time, the pair with the shallowest valley first.
 
-`valleys.py` has the steps: these are 2 to 5. Pieces stay as they are; clusters are chains of them.
+These are steps 2 to 5 of `valley_test.py`. Pieces never change; a cluster is a chain of pieces.
 """
 
 import heapq
@@ -13,7 +13,7 @@ from madbayes._rows.progress import Stage
 from madbayes._rows.threads import together
 from madbayes.graph.smoothing_kernels import smoothing_terms
 from madbayes.graph.valley_kernels import valleys
-from madbayes.graph.valleys import Joined, depth
+from madbayes.graph.valley_test import MergeTree, depth
 
 TERMS = smoothing_terms(100)  # averages along the links
 LIMIT = 1000  # nodes of each side that are looked at, those nearest to the boundary
@@ -91,7 +91,7 @@ class Clusters:
         self.cluster[self.cluster == b] = a
 
 
-def join(
+def merge(
     indptr: np.ndarray,
     indices: np.ndarray,
     walk: np.ndarray,
@@ -99,7 +99,7 @@ def join(
     labels: np.ndarray,
     unit: float,
     layers: float = 0.0,
-) -> Joined:
+) -> MergeTree:
     """2 to 5, until nothing is linked any more; `unit` links come and go together.
 
     `layers`: a boundary so long that the nodes that are looked at are fewer layers has no valley.
@@ -154,4 +154,4 @@ def join(
             if old < known.get(pair, np.inf):
                 known[pair] = old
                 heapq.heappush(heap, (old, *pair, False))
-    return Joined(labels, np.array(joined), np.array(order, dtype=np.int64).reshape(-1, 2))
+    return MergeTree(labels, np.array(joined), np.array(order, dtype=np.int64).reshape(-1, 2))

@@ -1,5 +1,6 @@
 """The graph of nearest neighbours: links, what they weigh, and how dense the rows are."""
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -10,24 +11,28 @@ from madbayes.graph.neighbor_kernels import shared_neighbours
 REACH, LEAST = 0.7, 8  # neighbours that a cut looks at: so many times the root of the rows, or more
 
 
-class Linked(NamedTuple):
-    """The graph of the rows, and what their neighbours tell."""
+Nearest = tuple[np.ndarray, np.ndarray]  # distances and indices of each row's nearest rows
+NearestAmong = Callable[[np.ndarray, int], Nearest]  # the k nearest of some rows among themselves
+
+
+class KnnGraph(NamedTuple):
+    """The graph of the rows and their nearest neighbours."""
 
     A: sp.csr_array
-    flow: np.ndarray  # of the edges, for `joining.join`
-    distance: np.ndarray | None  # to the neighbours
-    nearest: np.ndarray | None  # which these are
+    flow: np.ndarray  # what each edge counts for where it crosses a boundary
+    distance: np.ndarray | None  # to the neighbours; None for a given graph
+    nearest: np.ndarray | None  # indices of the neighbours
     recall: float
     cell: np.ndarray | None = None  # of a rounded table: the same for equal rows
 
-    def in_order(self, order: np.ndarray, place: np.ndarray) -> "Linked":
+    def in_order(self, order: np.ndarray, place: np.ndarray) -> "KnnGraph":
         """The same with its rows in another order; row i comes to `place[i]`."""
         indices, indptr = self.A.indices, self.A.indptr
         edge = sp.csr_array((np.arange(self.A.nnz), indices, indptr), shape=self.A.shape)
         edge = edge[order][:, order]
         edge.sort_indices()
         A = sp.csr_array((self.A.data[edge.data], edge.indices, edge.indptr), shape=edge.shape)
-        return Linked(
+        return KnnGraph(
             A,
             self.flow[edge.data],
             None if self.distance is None else self.distance[order],
@@ -37,10 +42,10 @@ class Linked(NamedTuple):
         )
 
 
-def link(distance: np.ndarray, nearest: np.ndarray, weights: str, recall: float) -> Linked:
+def knn_graph(distance: np.ndarray, nearest: np.ndarray, weights: str, recall: float) -> KnnGraph:
     """The graph of rows and their neighbours."""
-    A = neighbour_graph(nearest, weights)
-    return Linked(A, crossing_weights(A, density(distance)), distance, nearest, recall)
+    A = adjacency(nearest, weights)
+    return KnnGraph(A, crossing_weights(A, density(distance)), distance, nearest, recall)
 
 
 def most_neighbours(n: int) -> int:
@@ -48,17 +53,17 @@ def most_neighbours(n: int) -> int:
     return max(LEAST, round(REACH * np.sqrt(n)))
 
 
-def narrowed(linked: Linked, weights: str) -> Linked:
+def narrowed(linked: KnnGraph, weights: str) -> KnnGraph:
     """Only the nearest of the neighbours where rows are few: the others lie beyond gaps."""
     if linked.distance is None or linked.nearest is None:
         return linked
     m = most_neighbours(len(linked.nearest))
     if linked.nearest.shape[1] <= m:
         return linked
-    return link(linked.distance[:, :m], linked.nearest[:, :m], weights, linked.recall)
+    return knn_graph(linked.distance[:, :m], linked.nearest[:, :m], weights, linked.recall)
 
 
-def neighbour_graph(index: np.ndarray, weights: str) -> sp.csr_array:
+def adjacency(index: np.ndarray, weights: str) -> sp.csr_array:
     """Rows linked when one is a neighbour of the other.
 
     Weights: "uniform" is 1 where each is a neighbour of the other, else 1/2; "jaccard" the share of
@@ -103,7 +108,7 @@ def one_hot(labels: np.ndarray, k: int) -> sp.csr_array:
     return sp.csr_array((np.ones(rows.size), (rows, labels[rows])), (labels.size, k))
 
 
-def alike(labels: np.ndarray, cell: np.ndarray) -> np.ndarray:
+def label_equal_rows(labels: np.ndarray, cell: np.ndarray) -> np.ndarray:
     """Equal rows get the label of most of them, if every cluster keeps some."""
     cells = one_hot(cell, int(cell.max()) + 1)
     counts = sp.csr_array(cells.T @ one_hot(labels, int(labels.max()) + 1))
@@ -111,20 +116,20 @@ def alike(labels: np.ndarray, cell: np.ndarray) -> np.ndarray:
     return new if len(np.unique(new)) == len(np.unique(labels)) else labels
 
 
-def by_density(distance: np.ndarray) -> np.ndarray:
+def order_by_density(distance: np.ndarray) -> np.ndarray:
     """Rows from the densest place to the sparsest; of equal rows the one with nearer neighbours."""
-    far = reach(distance)
+    far = mean_distance(distance)
     order = np.argsort(far, kind="stable")
     tied = (np.diff(far[order]) == 0).any()
     return np.lexsort((*distance.T, far)) if tied else order
 
 
-def reach(distance: np.ndarray) -> np.ndarray:
+def mean_distance(distance: np.ndarray) -> np.ndarray:
     """How far a row is from its neighbours, on average."""
     return distance.mean(axis=1) if distance.shape[1] else np.zeros(len(distance))
 
 
-def settle_borders(A: sp.csr_array, labels: np.ndarray) -> np.ndarray:
+def move_border_rows(A: sp.csr_array, labels: np.ndarray) -> np.ndarray:
     """Rows go to the cluster that holds more of their links than their own.
 
     One pass; ties and clusters' last rows stay.

@@ -1,4 +1,4 @@
-"""Anchors linked to arcs, and arcs continued to strands: steps 4 and 5 of `strands.py`.
+"""Anchors linked to arcs, and arcs continued to strands: steps 4 and 5 of `curves.py`.
 
 All lengths here are in units of the scale `rho`: anchors are about 1 apart.
 """
@@ -64,7 +64,7 @@ class Strands(NamedTuple):
     free: np.ndarray  # of the ends: nothing is ahead of it
 
 
-def strands_of(
+def join_arcs(
     point: np.ndarray, tangent: np.ndarray, around: cKDTree, bare: float
 ) -> Strands | None:
     """4 and 5, of clear anchors, `around` all of them. Gaps of `bare` need no rows; None if there

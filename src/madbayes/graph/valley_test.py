@@ -1,32 +1,30 @@
-"""Clusters of any shape: pieces of a graph joined where no valley lies between them.
+"""The valley test: pieces of a graph are merged unless a valley lies between them.
 
 A penalized cut divides every graph, a ring into arcs and noise into cells, because any compact
-piece has a low conductance. What tells a boundary from an arbitrary line is a *valley*: fewer links
-cross the boundary than cross parallel lines inside the two clusters.
+piece has a low conductance. A true boundary has a *valley*: fewer links cross the boundary than
+cross parallel lines inside of the two clusters.
 
-1. *Pieces.* Cut the graph at a high resolution (`search.py`): pieces of a few dozen rows.
-2. *Levels.* Of two pieces that are linked: each node's number of links to the boundary, negative on
-   one side, averaged along the links many times. It orders the nodes from one side to the other,
-   as the second eigenvector of the walk on both would (which the averages tend to), but with the
-   boundary that is in question in the middle, and in order also far from it.
-3. *Profile.* For each place in that order the weight of the links that cross it. A link weighs the
-   root of the density at its ends (the number of rows within a given distance, from the distances
-   to the nearest neighbours): links of nearest neighbours alone hardly feel how dense rows are.
-4. *Depth.* A valley is the lowest place (`middle`) between two sides. A side is as high as its
-   75 % quantile; the lower one counts (`side`). Links are pairs of rows, so that their number goes
-   with the square of the rows near a place, which vary as a Poisson count does. Near the side
-   there are 4/(k/2) rows to each link across it; in the middle √(middle/side) of them are left:
-   z = √2(√side rows - √middle rows) is near to standard normal, where no valley is. Links that
-   cross in several strands, as two arcs of a ring do or the arms of a star, are so many places, and
-   one of each counts: else the two lowest places of a ring would be one deep valley, and one arm
-   a valley beside three. A side's strands are counted at the first place from the middle that is as
-   high: the two ends of an arc meet in its middle.
-5. *Join* the two with the least z; those that touch them are measured again when they are next in
-   turn, and so on, until nothing is linked (`joining.py`).
+1. *Pieces.* Cut the graph at a high resolution (`voting.py`): pieces of about 20 rows.
+2. *Levels.* Take two pieces that are linked. Each node starts with its number of links to the
+   boundary, negative on one side, and walks average these numbers along the links
+   (`smoothing_kernels.py`). The result orders the nodes from one side to the other, as the second
+   eigenvector of the walk would, but with the boundary in question in the middle.
+3. *Profile.* For each place in that order, add up the weights of the links that cross it. A link
+   weighs the root of the density at its ends, because links of nearest neighbours alone hardly
+   depend on how dense the rows are.
+4. *Depth.* The valley is the lowest place (`middle`) between two sides. A side is as high as its
+   75 % quantile, and the lower side counts (`side`). Links are pairs of rows, so their number grows
+   with the square of the rows near a place, which vary like a Poisson count. There are 4/(k/2) rows
+   near the side to each link across it, and √(middle/side) of them are left in the middle:
+   z = √2(√side rows - √middle rows) is close to standard normal where there is no valley. Links
+   may cross a place in several strands, as those of the two arcs of a ring do. One strand counts,
+   else the two lowest places of a ring would be one deep valley. The strands of a side are counted
+   at the first place from the middle that is as high, because farther off they meet.
+5. *Merge* the pair with the least z (`merging.py`). Pairs that have grown are measured again when
+   they are next in turn, until nothing is linked.
 6. *Chance.* The lowest of many places is low by chance, and each row is a place. The clusters are
-   what is there before the first join with a z beyond the quantile 1 - `LEVEL`/n; or, since shapes
-   differ in what chance does to them, with a z that stands out from those of all joins before:
-   `APART` times the largest of them, and not below `LEAST`.
+   those before the first merge whose z exceeds the normal quantile 1 - `LEVEL`/n, or stands out
+   from all merges before: at least `LEAST`, and `APART` times the largest of them.
 
 docs/adr/0016 tells what was tried.
 """
@@ -41,7 +39,6 @@ from scipy.special import ndtri
 
 from madbayes.howmany.staircase import Choice, NestedLabels, Staircase, in_words
 
-PIECES = 0.5  # the resolution of the pieces
 ROWS = 4.0  # near a side for each unit of links across it
 LEVEL = 0.7  # valleys as deep in all places by chance, if places were independent
 LEAST = 2.2  # z of a valley that stands out from those before
@@ -53,14 +50,14 @@ WEAK = 0.3  # support where other numbers of neighbours disagree
 KEPT = 32  # steps of the staircase
 
 
-class Joined(NamedTuple):
-    """Pieces joined one after another: the depths of the valleys, and who joined whom."""
+class MergeTree(NamedTuple):
+    """The merges of pieces, one after another."""
 
-    labels: np.ndarray  # of the nodes, in pieces
-    z: np.ndarray  # of the joins, in their order
-    pairs: np.ndarray  # the second piece became part of the first
+    labels: np.ndarray  # the piece of each node
+    z: np.ndarray  # the depth of the valley that each merge closed
+    pairs: np.ndarray  # the cluster that stays and the one that becomes part of it
 
-    def at(self, number: int) -> np.ndarray:
+    def labels_at(self, number: int) -> np.ndarray:
         """Labels with so many clusters."""
         there = np.bincount(self.labels) > 0
         root = list(range(there.size))
@@ -84,15 +81,15 @@ class Joined(NamedTuple):
             groups.append(np.unique(group, return_inverse=True)[1].astype(np.int32))
         return NestedLabels(tuple(groups[::-1]), rest.labels)
 
-    def rest(self, number: int) -> "Joined":
+    def rest(self, number: int) -> "MergeTree":
         """What is left to be joined when there are so many clusters."""
-        whole, pieces = self.at(number), int(self.labels.max(initial=-1)) + 1
+        whole, pieces = self.labels_at(number), int(self.labels.max(initial=-1)) + 1
         of_piece = np.empty(pieces, np.int64)
         of_piece[self.labels] = whole
         done = pieces - number
-        return Joined(whole, self.z[done:], of_piece[self.pairs[done:]])
+        return MergeTree(whole, self.z[done:], of_piece[self.pairs[done:]])
 
-    def beyond(self) -> np.ndarray:
+    def excess(self) -> np.ndarray:
         """6. By how much each z is beyond what is asked of it."""
         before = np.maximum.accumulate(np.r_[0.0, self.z])[:-1]
         least = np.maximum(LEAST, APART * before)
@@ -113,7 +110,7 @@ def depth(middle: float, side: float, links: float, unit: float, spare: float) -
     return sqrt(2.0) * (sqrt(rows) - sqrt(rows * sqrt(share)))
 
 
-def links_together(A: sp.csr_array, n_neighbors: int | None) -> float:
+def row_weight(A: sp.csr_array, n_neighbors: int | None) -> float:
     """4. The weight of half a row's neighbours; of a given graph its rows of few links tell."""
     if not A.nnz:
         return 1.0
@@ -121,27 +118,27 @@ def links_together(A: sp.csr_array, n_neighbors: int | None) -> float:
     return max(float(few), 1.0) / 2 * float(A.data.mean())
 
 
-def staircase(joined: Joined, hint: int | None) -> Staircase:
+def staircase(tree: MergeTree, hint: int | None) -> Staircase:
     """The number of clusters against the z that a valley must have, and which to take.
 
     The price is exp(z). A join that was shallow only after a deeper one counts as deep, so that the
     staircase rises; the error of k clusters is the sum of the valleys inside of them.
     """
-    pieces = int(joined.labels.max(initial=-1)) + 1
-    least = pieces - len(joined.z)  # linked by nothing
-    beyond = joined.beyond()
-    supported = joined.before(beyond > 0)
+    pieces = int(tree.labels.max(initial=-1)) + 1
+    least = pieces - len(tree.z)  # linked by nothing
+    excess = tree.excess()
+    supported = tree.before(excess > 0)
     number = supported if hint is None else int(np.clip(hint, least, pieces))
-    rising = np.clip(np.maximum.accumulate(joined.z), NONE, 30.0)
+    rising = np.clip(np.maximum.accumulate(tree.z), NONE, 30.0)
     price = np.exp(rising)
     steps = np.arange(least, min(pieces, number + KEPT) + 1)
     inside = np.cumsum(price)[pieces - steps[:-1] - 1]  # of all joins made
-    nested = joined.nested(steps)
+    nested = tree.nested(steps)
     path = Staircase.build(steps, np.r_[inside, 0.0], labels=nested.groups)
     path = replace(path, labels=replace(nested, groups=path.labels))
     i = pieces - number  # the next join
     low, high = np.r_[NONE, rising, rising.max(initial=0.0) + 1][i : i + 2]
-    support = float(np.clip(beyond[i], 0.01, 1.0)) if number > least else 1.0
+    support = float(np.clip(excess[i], 0.01, 1.0)) if number > least else 1.0
     reason = "no valley in the rows is deeper than chance makes them"
     if number > 1:
         reason = "every valley between them is deeper than chance makes it"
@@ -162,16 +159,16 @@ def staircase(joined: Joined, hint: int | None) -> Staircase:
     return replace(path, choice=choice)
 
 
-def with_curves(joined: Joined, path: Staircase, labels: np.ndarray) -> Staircase:
-    """The staircase with clusters divided into curves (`strands.py`): `labels`, in which the curves
+def staircase_with_curves(tree: MergeTree, path: Staircase, labels: np.ndarray) -> Staircase:
+    """The staircase with clusters divided into curves (`curves.py`): `labels`, in which the curves
     of a cluster beyond its first have the highest labels. No valley is between them, so they are
     joined before anything else, and the evidence is moderate at most.
     """
     before = path.best()
-    rest = joined.rest(before.number)
+    rest = tree.rest(before.number)
     further = np.arange(before.number, int(labels.max()) + 1)
     first = [np.bincount(rest.labels[labels == each]).argmax() for each in further]
-    divided = Joined(
+    divided = MergeTree(
         labels,
         np.r_[np.full(further.size, chance(labels.size) + CURVED), rest.z],
         np.vstack([np.c_[first, further], rest.pairs]),
@@ -189,26 +186,7 @@ def with_curves(joined: Joined, path: Staircase, labels: np.ndarray) -> Staircas
     return replace(path, choice=choice)
 
 
-def vote(paths: dict[int, Staircase], tried: tuple[int, ...]) -> tuple[int, Staircase]:
-    """Who decides of those `tried`, neighbours: staircase; and its staircase.
-
-    The one in the middle has the vote if its number is; where numbers differ the evidence is weak.
-    """
-    number = {k: path.best().number for k, path in paths.items()}
-    middle = sorted(number[k] for k in tried)[len(tried) // 2]
-    own = tried[len(tried) // 2]
-    decides = own if number[own] == middle else next(k for k in tried if number[k] == middle)
-    same = float(np.mean([number[k] == middle for k in tried]))
-    path = replace(paths[decides], choice=replace(paths[decides].best(), stability=same))
-    differ = [k for k in paths if number[k] != middle]
-    if not differ:
-        return decides, path
-    found = " and ".join(f"{number[k]} with {k}" for k in differ)
-    remark = f"The number depends on the neighbours that count: it would be {found}"
-    return decides, doubted(path, remark)
-
-
-def doubted(path: Staircase, remark: str) -> Staircase:
+def with_weak_evidence(path: Staircase, remark: str) -> Staircase:
     """The same with weak evidence, and why."""
     choice = path.best()
     support = 0.0 if choice.number == 1 else WEAK

@@ -1,31 +1,26 @@
-"""Curves that cross, or run side by side closer than rows see their neighbours: strands.
+"""Curves that cross, or that lie closer together than the neighbours of their rows, are told apart.
 
-Where two curves cross, rows are densest, and no valley separates them; between two arms of a thin
-spiral there is a gap, but the nearest neighbours reach over it. What tells such curves apart is
-the direction in which they run.
+Where two curves cross, rows are densest, so that no valley separates them. The neighbours of a row
+on a thin spiral lie on the next arm, too. Such curves differ in the direction in which they run.
 
-1. *Anchors.* Rows thinned out until they are `rho` apart, each moved a few times to the middle of
-   the rows beside it: on the ridge of a curve, if it is on one.
-2. *Tangents* (`curve_kernels.py`). The double cone of 18° that holds most of the rows around an
-   anchor is its direction. An anchor is *clear* if the cone holds half of the rows, and twice as
-   many as a second cone: on a curve it does, in a cloud or at a crossing it does not.
-3. *Scales.* Of many `rho` those at which nearly as many rows as ever are at clear anchors. If never
-   half of them are, the rows are no curves, and that is all: of clouds in two columns it is a
-   third at most, and in more columns less. 4 to 7 are done at each of these scales, from two
-   thinnings each, and a division counts only if others confirm it: one wrong link joins two
-   curves, but each time others.
-4. *Arcs* (`arcs.py`). Each clear anchor looks for the best two near it ahead and behind, which lie
-   in its direction and have the direction that a circle from it would have there; two that found
-   each other are linked. Crossings, whose anchors are not clear, end an arc.
-5. *Strands.* Each end goes on as the circle through the last anchors of its arc. Two ends whose
-   circles meet continue each other, the best pairs first; an end has one continuation at most, and
-   over a long gap there have to be rows on the way. Longer arcs are then looked at again.
-6. *Curves.* Strands that pass through each other, or along each other, are different curves, if
-   that is away from their ends. A free end, one with no rows ahead, joins its strand to what it
-   touches: a corner or a fork.
-7. *Rows* go to the curve of an anchor that they are near to, distances across counting four times.
-
-docs/adr/0016 tells what was tried.
+1. *Anchors.* Thin the rows out until they are `rho` apart, and move each of them a few times to the
+   middle of the rows beside it: to the ridge of the curve, if there is one.
+2. *Tangents* (`curve_kernels.py`). The direction of an anchor is the axis of the double cone of 18°
+   that holds most of the rows around it. The anchor is *clear* if the cone holds half of the rows
+   and twice as many as any second cone: true on a curve, false in a cloud and at a crossing.
+3. *Scales.* Try many `rho`. Keep those at which nearly as many rows as ever are nearest to a clear
+   anchor. If these are never half of the rows, the cluster is no curve (clouds in two columns have
+   a third at most). Make steps 4 to 7 at each scale from two thinnings, and accept a division only
+   if others confirm it: one wrong link joins two curves, but not the same two each time.
+4. *Arcs* (`curve_arcs.py`). Each clear anchor looks ahead and behind for the best two near it that
+   lie in its direction and have the direction of a circle through both. Two anchors that found
+   each other are linked. An arc ends at crossings, whose anchors are not clear.
+5. *Strands.* Each end of an arc goes on as the circle through its last anchors. Two ends whose
+   circles meet continue each other, the best pairs first. An end has one continuation at most, and
+   a long gap needs rows on the way. Arcs that became longer are looked at again.
+6. *Curves.* Strands that pass through each other, or along each other, away from their ends are
+   different curves. An end with no rows ahead joins its strand to what it touches.
+7. *Rows* go to the curve of the nearest anchor; distances across the curve count four times.
 """
 
 from functools import partial
@@ -37,7 +32,7 @@ from scipy.spatial import cKDTree
 
 from madbayes._rows.progress import Stage
 from madbayes._rows.threads import together
-from madbayes.graph.arcs import TOUCH, Strands, strands_of
+from madbayes.graph.curve_arcs import TOUCH, Strands, join_arcs
 from madbayes.graph.curve_kernels import CELLS, follow, rows_near, thin
 
 COLUMNS = 10  # at most: directions of few rows in many columns say nothing
@@ -74,7 +69,7 @@ class Curves(NamedTuple):
     label: np.ndarray
 
 
-def untangled(X: np.ndarray, labels: np.ndarray) -> np.ndarray:
+def divide_into_curves(X: np.ndarray, labels: np.ndarray) -> np.ndarray:
     """Clusters that are several curves divided: the first curve keeps the label, others get new
     ones, in the order of the clusters."""
     new, k = labels.copy(), int(labels.max(initial=-1)) + 1
@@ -220,7 +215,7 @@ def at_scale(scale: Anchors) -> Curves | None:
     """4 to 6; None if there is only one curve."""
     point = scale.point / scale.rho
     bare = CHANCE * np.log(scale.rows) * len(point) / scale.rows
-    strands = strands_of(point[scale.clear], scale.tangent[scale.clear], cKDTree(point), bare)
+    strands = join_arcs(point[scale.clear], scale.tangent[scale.clear], cKDTree(point), bare)
     group = None if strands is None else grouped(strands)
     if strands is None or group is None:
         return None
