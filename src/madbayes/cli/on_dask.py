@@ -38,9 +38,9 @@ def cluster_on_dask(
         reading.check()
         refuse(reading, output, model)
         name = ", ".join(str(path) for path in reading.file)
-        check_folder(output.out, output.force, name)
         with connected(scheduler) as dd:
             table = opened(dd, reading)
+            check_folder(output.out, output.force, name)
             weight = None if reading.weights is None else table[reading.weights]
             names = chosen(table, reading)
             X, mean, scale, notes = standardized(table[names], reading.standardize, model.metric)

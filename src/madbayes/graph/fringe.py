@@ -53,7 +53,9 @@ class Core(NamedTuple):
     def spread(self, labels: np.ndarray) -> np.ndarray:
         """Labels of all nodes, from those of the core; components left aside come last."""
         k = int(labels.max(initial=-1)) + 1
-        return np.where(self.home >= 0, np.r_[labels, 0][np.maximum(self.home, 0)], k - 1 - self.home)
+        return np.where(
+            self.home >= 0, np.r_[labels, 0][np.maximum(self.home, 0)], k - 1 - self.home
+        )
 
 
 def core_of(graph: Graph) -> Core:
