@@ -149,3 +149,13 @@ def test_gaussians_beat_kernels_only_where_clusters_are_gaussian():
         X, y = kinds()[kind]
         found = explain(X, {"long": y, "any": np.zeros(len(X), int)})
         assert (found["long"] > found["any"]) == better
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_two_clusters_of_three_are_not_called_strong(seed):
+    """Two of three clusters overlap: both that are found are real, but one of them holds two."""
+    r = np.random.default_rng(seed)
+    centers = np.repeat([[0, 0, 0, 0], [2.8, 0, 0.9, 0], [0, 7, 0, 3]], [150, 70, 120], axis=0)
+    model = AutoCluster(random_state=0).fit(centers + r.normal(size=centers.shape))
+    assert (model.n_clusters_, model.evidence_.strength) in [(2, "moderate"), (3, "moderate")]
+    assert any("doubts them" in remark for remark in model.evidence_.remarks)

@@ -353,7 +353,8 @@ def with_doubt(models: dict[str, Any], densities: dict[str, float], chosen: str)
         elif agreement < AGREE and steady_gain(other, gain):
             remark = f"{other.n_clusters_} clusters of shape '{shape}' explain held-out rows better"
         elif agreement >= SAME and not sure(other) and gain > -SHAPE_LOSS:
-            remark = f"as clusters of shape '{shape}' they are doubted: {other.evidence_.reason}"
+            name = type(other).__name__
+            remark = f"{name} finds the same clusters and doubts them: {other.evidence_.reason}"
         if remark:
             remarks = (*choice.remarks, remark)
             return replace(choice, strength="moderate", support=0.5, remarks=remarks)
