@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from madbayes.tables.encoder import TableEncoder
     from madbayes.tables.explore import explore
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 __all__ = [
     "AutoCluster",
     "BPMeans",
