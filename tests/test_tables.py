@@ -548,6 +548,13 @@ def test_estimators_name_the_column_that_they_cannot_take(make, column, message)
         madbayes.DPMeans().fit(table)
 
 
+def test_estimators_count_gaps_of_pandas_own_numbers():
+    """pandas.NA is neither true nor false."""
+    table = pd.DataFrame({"odd": pd.array([1, None, 3, None], dtype="Int64"), "text": [*"abcd"]})
+    with pytest.raises(ValueError, match=r"(?s)Column 'odd' has 2 missing cells"):
+        madbayes.DPMeans().fit(table)
+
+
 @pytest.mark.parametrize("file", [False, True])
 def test_a_few_gaps_do_not_hide_the_shape_of_clusters(file, tmp_path):
     """Long clusters with eight gaps: the cells are filled in, so that all shapes are tried."""

@@ -60,7 +60,8 @@ def column_without_numbers(X: Any) -> str:
             text = [cell for cell in column.tolist() if isinstance(cell, str)]
             if text:
                 return f"Column {name!r} holds text such as {text[0][:40]!r}: {way}"
-            gaps = sum(cell is None or cell != cell for cell in column.tolist())
+            # Neither NaN nor pandas' NA equals itself.
+            gaps = sum(cell is None or (cell == cell) is not True for cell in column.tolist())
         else:
             gaps = int(np.isnan(column).sum()) if column.dtype.kind == "f" else 0
         if gaps:
