@@ -5,14 +5,17 @@ import io
 import json
 import re
 import shutil
+import tracemalloc
 from html.parser import HTMLParser
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from scipy.spatial import cKDTree
 
 import madbayes
 from madbayes._storage.prepared import Column, Prepared
+from madbayes.reports.network import network
 
 NASTY = [
     "</script><script>alert(1)</script>",
@@ -406,3 +409,17 @@ def test_two_sentences_say_what_was_found(tmp_path):
     noise = rng.normal(size=(200, 3))
     madbayes.report(madbayes.DPMeans(random_state=0).fit(noise), noise, tmp_path / "n.html")
     assert "form a single cluster. Nothing in the data speaks" in (tmp_path / "n.html").read_text()
+
+
+def test_a_network_of_very_many_communities_takes_little_memory():
+    """1,000 triangles, many more discs than springs arrange; none lies on another."""
+    nodes, label = np.arange(3000), np.repeat(np.arange(1000), 3)
+    graph = sp.csr_array((np.ones(3000), (nodes, 3 * label + (nodes + 1) % 3)), (3000, 3000))
+    tracemalloc.start()
+    points, edges = network(sp.csr_array(graph + graph.T), label, nodes)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 32e6 and len(edges) == 3000
+    middle = points.reshape(1000, 3, 2).mean(axis=1)
+    radius = np.linalg.norm(points - middle[label], axis=1).max()
+    assert cKDTree(middle).query(middle, 2)[0][:, 1].min() > 2 * radius

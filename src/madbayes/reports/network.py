@@ -5,9 +5,8 @@ import scipy.sparse as sp
 
 MOST_EDGES = 6000  # that are drawn
 ROUNDS = 150  # of the spring layout
-GOLDEN_ANGLE = np.pi * (
-    3 - np.sqrt(5)
-)  # points at this angle, √i from the middle, fill a disc evenly
+MOST_DISCS = 300  # communities that springs arrange; their time grows with the square
+GOLDEN_ANGLE = np.pi * (3 - np.sqrt(5))  # points at this angle, √i from the middle, fill a disc
 
 
 def network(
@@ -20,9 +19,13 @@ def network(
     own = np.where(labels < 0, labels.max() + 1, labels)
     k = int(own.max()) + 1
     member = sp.csr_array((np.ones(len(own)), (np.arange(len(own)), own)))
-    between = np.asarray((member.T @ graph @ member).todense(), dtype=np.float64)
     sizes = np.bincount(own, minlength=k)
-    centers = spring_layout(between, np.sqrt(sizes))
+    by_size = np.argsort(-sizes, kind="stable")
+    large, small = np.sort(by_size[:MOST_DISCS]), by_size[MOST_DISCS:]
+    member = member[:, large]
+    centers = np.empty((k, 2))
+    centers[large] = spring_layout((member.T @ graph @ member).toarray(), np.sqrt(sizes[large]))
+    centers[small] = around(centers[large], np.sqrt(sizes[large]), np.sqrt(sizes[small]))
     degree = np.asarray(graph.sum(axis=1)).ravel()
     order = np.lexsort([-degree, own])  # within a community the best connected are in the middle
     rank = np.empty(len(own))
@@ -36,6 +39,17 @@ def network(
     ends = ends[(ends >= 0).all(axis=1)]
     keep = np.linspace(0, len(ends) - 1, min(len(ends), MOST_EDGES)).astype(np.int64)
     return points[drawn], ends[keep]
+
+
+def around(centers: np.ndarray, radius: np.ndarray, others: np.ndarray) -> np.ndarray:
+    """Where further discs of the radii `others` lie: in a spiral around the given discs."""
+    middle = centers.mean(axis=0)
+    inner = float((np.linalg.norm(centers - middle, axis=1) + radius).max())
+    width = 1.5 * (1 + others.max(initial=0.0))  # of the spiral, so that its discs do not touch
+    turn = np.arange(len(others))
+    far = np.sqrt((inner + width) ** 2 + width**2 * turn)
+    angle = GOLDEN_ANGLE * turn
+    return middle + far[:, None] * np.column_stack([np.cos(angle), np.sin(angle)])
 
 
 def spring_layout(weight: np.ndarray, radius: np.ndarray) -> np.ndarray:
