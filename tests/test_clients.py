@@ -2,6 +2,7 @@
 
 import copy
 import warnings
+from inspect import signature
 
 import numpy as np
 import pandas as pd
@@ -201,6 +202,15 @@ def test_the_progress_bar_of_scikit_learn_shows_our_stages(capsys):
     made = make_pipeline(StandardScaler(), madbayes.DPMeans(random_state=0))
     made.set_callbacks(ProgressBar()).fit(ROWS)
     assert "DPMeans - how many clusters" in capsys.readouterr().out
+
+
+@needs_callbacks
+def test_fit_takes_the_same_parameters_with_callbacks():
+    from sklearn.utils.validation import has_fit_parameter
+
+    made = madbayes.DPMeans().set_callbacks(Heard())
+    assert has_fit_parameter(made, "sample_weight")
+    assert signature(made.fit) == signature(madbayes.DPMeans().fit)
 
 
 @needs_callbacks

@@ -46,9 +46,11 @@ class _Fit:
         if model is None:
             return self.plain
         under_way = hasattr(model, "_callback_fit_ctx")  # `fit` calls that of a base class
+        plain = MethodType(self.plain, model)
         if under_way or not getattr(model, "_skl_callbacks", None):
-            return MethodType(self.plain, model)
-        return functools.partial(_fit_with_callbacks, model, self.plain)
+            return plain
+        told = functools.partial(_fit_with_callbacks, model, self.plain)
+        return functools.update_wrapper(told, plain)  # with its parameters: `sample_weight`
 
 
 @with_callbacks
