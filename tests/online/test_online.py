@@ -436,6 +436,13 @@ def test_auto_forgets_what_is_long_gone():
     assert set(model.predict(late)) == set(model.cluster_ids_)
 
 
+def test_a_fit_leaves_nothing_of_the_novelty_of_an_earlier_one():
+    X = np.random.default_rng(0).normal(size=(60, 2))
+    model = OnlineDPMeans(random_state=0).fit(X)
+    model.novelty_score(X)
+    assert vars(model.fit(X[:30])).keys() == vars(OnlineDPMeans(random_state=0).fit(X)).keys()
+
+
 def test_auto_refuses_what_it_does_not_use():
     with pytest.raises(ValueError, match="merge_every=10 is for a penalty given as a number"):
         OnlineDPMeans(merge_every=10).fit(np.eye(3))

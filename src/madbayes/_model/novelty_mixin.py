@@ -138,7 +138,7 @@ class NoveltyMixin(ABC):
 
     def _forget_novelty(self) -> None:
         """Drop what is known of the clusters of an earlier fit."""
-        for name in ("novelty_quantiles_", "_held_out_distances"):
+        for name in ("novelty_quantiles_", "_held_out_distances", "_novelty_few"):
             vars(self).pop(name, None)
 
     def _novelty_table(self) -> tuple[np.ndarray, np.ndarray]:
