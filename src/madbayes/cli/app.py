@@ -63,8 +63,8 @@ def cluster(
         typer.Option(
             metavar="auto|round|long|any",
             help="round: clusters are near their centres; long: each has a covariance of its own; "
-            "any: clusters are connected, whatever their form (rings, crescents); auto: what "
-            "explains held-out rows best.",
+            "any: clusters are connected, whatever their form (rings, crescents); auto: the "
+            "shape that the data support best.",
         ),
     ] = "auto",
     scheduler: Annotated[

@@ -358,8 +358,8 @@ def fit_any_shape(model: Any, task: Task) -> tuple[Any, tuple[str, ...]]:
         said = ", ".join(f"{c.n_clusters} if {c.shape}" for c in others)
         notes = (
             *notes,
-            f"the clusters are {kind} (--shape {model.shape_}): that explains held-out rows "
-            f"best; there would be {said}",
+            f"the clusters are {kind} (--shape {model.shape_}), as the data support best; there "
+            f"would be {said}",
         )
     return winner, notes
 
