@@ -33,7 +33,7 @@ from madbayes.graph.neighbors import (
 )
 from madbayes.graph.new_rows import NewRowsMixin
 from madbayes.graph.samples import n_neighbors_needed
-from madbayes.graph.search import NOTHING, Division, least_resolution, measure, search
+from madbayes.graph.search import NOTHING, least_resolution, measure, search
 from madbayes.graph.stages import State, divide
 from madbayes.graph.voting import voters
 
@@ -197,7 +197,7 @@ class NeighborCut(
                 self.converged_ = bool(division.settled)
         if len(labels) == 1 and asked.distance is not None:  # one row is a cluster without links
             labels, history = np.zeros(1, np.int32), [-float(resolution)]
-        self._store(asked, labels, division, used)
+        self._store(asked, labels)
         self.resolution_ = float(resolution)
         self.objective_history_ = np.array(history)
         self.objective_ = float(history[-1])
@@ -249,9 +249,7 @@ class NeighborCut(
         graph = knn_graph(distance[:, :k], place[:, :k], self.weights, recall)._replace(cell=cell)
         return (graph, (distance, place), among) if voting else (graph, None, None)
 
-    def _store(
-        self, asked: KnnGraph, labels: np.ndarray, division: Division, used: np.ndarray
-    ) -> None:
+    def _store(self, asked: KnnGraph, labels: np.ndarray) -> None:
         """What the fit found, clusters from the largest to the smallest."""
         A = asked.A
         number = np.unique(labels[labels >= 0], return_counts=True)

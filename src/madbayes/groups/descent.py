@@ -1,4 +1,4 @@
-"""The descent of the hard HDP: all moves in turn, until none lowers F (`grouped_space.py`).
+"""The descent of the hard HDP: all moves in turn, until none lowers F (`space.py`).
 
 1. With the centres fixed, each group opens and closes clusters (`settle`), then means.
 2. Rows: with the centres fixed, which of them may move, and where to; these then move one after
