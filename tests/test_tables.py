@@ -555,6 +555,14 @@ def test_estimators_count_gaps_of_pandas_own_numbers():
         madbayes.DPMeans().fit(table)
 
 
+def test_new_rows_may_have_gaps_that_the_explored_table_had_not():
+    X = np.repeat([[0.0, 0.0], [9.0, 0.0]], 40, axis=0)
+    X += np.random.default_rng(0).normal(size=X.shape)
+    model = madbayes.explore(pd.DataFrame(X, columns=["load", "strain"]), random_state=0).model
+    new = pd.DataFrame({"load": [0.0, 9.0], "strain": [np.nan, np.nan]})
+    assert model.predict(new).tolist() == [0, 1]
+
+
 @pytest.mark.parametrize("file", [False, True])
 def test_a_few_gaps_do_not_hide_the_shape_of_clusters(file, tmp_path):
     """Long clusters with eight gaps: the cells are filled in, so that all shapes are tried."""

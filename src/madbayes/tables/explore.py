@@ -176,7 +176,7 @@ def choose_estimator(
     gaps = sum(column.n_missing for column in encoder.used_columns_)
     mixed = advice.output == "mixed"
     if not mixed and gaps <= FEW_GAPS * frame.n_rows:
-        options["missing"] = "mean" if gaps else "keep"
+        options["missing"] = "mean"  # also for rows that come later
         return TableEncoder(**options), madbayes.AutoCluster(random_state=random_state)
     how = divergence_options(encoder, mixed=mixed, gaps=bool(gaps))
     encoder = TableEncoder(**options, output="mixed" if mixed else "numeric")
