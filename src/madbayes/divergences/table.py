@@ -89,14 +89,6 @@ class ColumnEncoder:
             return np.full(len(self.kinds), len(self.kinds))
         return np.repeat(self.widths, self.widths)
 
-    @property
-    def center_names(self) -> list[str]:
-        """A name for each column of the centres."""
-        found: list[str] = []
-        for name, kind, levels in zip(self.names, self.kinds, self.levels, strict=True):
-            found += [f"{name}={v}" for v in levels] if kind == "categorical" else [name]
-        return found
-
     def encode(self, columns: Sequence[Column], weight: np.ndarray | None) -> EncodedRows:
         """Encoded rows in the units of the table; `scaled` shifts and scales them."""
         n = len(columns[0])

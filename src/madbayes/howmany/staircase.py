@@ -250,7 +250,7 @@ class Staircase:
         also: int | None = None,
         **more: Any,
     ) -> "Staircase":
-        """The staircase with the choice of `number` groups. Every estimator makes its choice here.
+        """The staircase with the choice of `number` groups. Estimators of rows make theirs here.
 
         `scores` belong to the numbers that were examined, and a higher score is better. The five
         best of the other numbers, and the number `also`, are the runners-up. Unless they are given,

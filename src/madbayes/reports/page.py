@@ -102,7 +102,7 @@ def page(seen: Seen, title: str, notes: Sequence[str], left_out: Mapping[str, st
         "history": _history(seen),
         "columns": _columns(seen, left_out),
         "notes": _notes(notes),
-        "foot": _foot(seen),
+        "foot": _foot(),
         "data": _data(page_data.explorer(seen)),
     }
     # In one pass over the template: what is filled in is never looked at for place holders.
@@ -269,7 +269,7 @@ def _notes(notes: Sequence[str]) -> str:
     return f"<section><h2>Notes</h2><ul>{items}</ul></section>" if items else ""
 
 
-def _foot(seen: Seen) -> str:
+def _foot() -> str:
     from madbayes._storage.saving import versions
 
     return ", ".join(f"{name} {version}" for name, version in versions().items())
