@@ -6,9 +6,11 @@ import json
 import re
 import shutil
 import tracemalloc
+import warnings
 from html.parser import HTMLParser
 
 import numpy as np
+import pandas as pd
 import pytest
 import scipy.sparse as sp
 from scipy.spatial import cKDTree
@@ -423,3 +425,10 @@ def test_a_network_of_very_many_communities_takes_little_memory():
     middle = points.reshape(1000, 3, 2).mean(axis=1)
     radius = np.linalg.norm(points - middle[label], axis=1).max()
     assert cKDTree(middle).query(middle, 2)[0][:, 1].min() > 2 * radius
+
+
+def test_a_table_may_name_the_columns_of_an_array(tmp_path):
+    model = madbayes.KMeans(4, random_state=0).fit(X)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        madbayes.report(model, pd.DataFrame(X, columns=[*"abcd"]), tmp_path / "report.html")

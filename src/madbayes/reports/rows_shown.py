@@ -132,10 +132,16 @@ def _labels(inner: Any, model: Any, X: Any, n: int, of: str) -> np.ndarray:
     if labels is None or len(labels) != n:
         if not hasattr(model, "predict"):
             raise ValueError(f"X has {n} rows, and the model was fitted on {len(inner.labels_)}.")
-        return np.asarray(model.predict(X), dtype=np.int64)
+        return _predicted(model, X).astype(np.int64)
     labels = np.asarray(labels, dtype=np.int64)
     check_together(inner, model, X, labels, of)
     return labels
+
+
+def _predicted(model: Any, X: Any) -> np.ndarray:
+    with warnings.catch_warnings():  # a table may give names to the columns of an array
+        warnings.filterwarnings("ignore", "X (has|does not have valid) feature names")
+        return np.asarray(model.predict(X))
 
 
 def check_together(inner: Any, model: Any, X: Any, labels: np.ndarray, of: str) -> None:
@@ -147,7 +153,7 @@ def check_together(inner: Any, model: Any, X: Any, labels: np.ndarray, of: str) 
     some = _even(len(labels), COMPARED)
     part = X.iloc[some] if hasattr(X, "iloc") else X[some]
     try:
-        again = np.asarray(model.predict(part))
+        again = _predicted(model, part)
     except AttributeError:  # a kernel without distances to other rows
         return
     own = labels[some]
