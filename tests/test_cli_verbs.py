@@ -325,6 +325,13 @@ def test_a_table_of_measurements_is_no_list_of_edges(work, points):
     assert work("graph", "edges.csv", *FAST)[0] == 0
 
 
+def test_many_communities_are_in_the_file_that_is_named(work):
+    edges = (f"n{3 * i + a},n{3 * i + (a + 1) % 3}\n" for i in range(30) for a in range(3))
+    Path("edges.csv").write_text("source,target\n" + "".join(edges))
+    code, out, _ = work("graph", "edges.csv", "--out", "o", *FAST)
+    assert code == 0 and "all are in clusters.csv" in out and Path("o/clusters.csv").exists()
+
+
 @pytest.mark.parametrize("tail", ["7,8", "7,8,9,10", '"x\ny",8'])
 def test_a_line_with_too_few_or_many_cells_is_named(work, tail):
     Path("t.csv").write_text("a,b,c\n" + "1,2,3\n" * 40 + tail + "\n4,5,6\n")

@@ -78,7 +78,8 @@ def _hidden(answer: Answer, n_columns: int, n_columns_in_all: int) -> str:
         parts.append(f"the {MOST_CLUSTERS} largest of {answer.number} {what}")
     if n_columns < n_columns_in_all:
         parts.append(f"the {n_columns} of {n_columns_in_all} columns that tell them apart best")
-    return f"Shown: {' and '.join(parts)}; all are in centers.csv." if parts else ""
+    file = "clusters.csv" if answer.centers is None else "centers.csv"
+    return f"Shown: {' and '.join(parts)}; all are in {file}." if parts else ""
 
 
 def _facts(answer: Answer) -> RichTable:
