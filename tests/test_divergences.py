@@ -584,3 +584,11 @@ def test_hard_hdp_is_the_lowest_of_all_partitions(seed):
         best = min(best, cost + 0.5 * len(np.unique(groups * 6 + labels)))
     model = HardHDP(0.5, 1.0, divergence="poisson", random_state=0).fit(X, groups=groups)
     assert model.objective_ == pytest.approx(best)
+
+
+def test_one_cluster_for_want_of_evidence_names_no_share_of_repetitions():
+    """Four groups of ten rows that no test tells from noise: "0% say the same" would be odd."""
+    i, rng = np.arange(40), np.random.default_rng(0)
+    X = np.c_[rng.normal(5 * (i % 2)), rng.normal(5 * (i // 2 % 2))]
+    evidence = DPMeans(divergence="mixed", random_state=0).fit(X).evidence_
+    assert evidence.number == 1 and evidence.stability is None

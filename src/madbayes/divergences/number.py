@@ -417,7 +417,7 @@ def choose(
         scores=dict(enumerate(excess.tolist(), 1)),
         support=same if clear > CLEAR else 0.0,
         strength=strength(k, clear, same if k < evidence.top else 0.0),  # more were not tried
-        stability=same,
+        stability=same if clear > CLEAR else None,  # votes do not ask whether it is noise
     )
     return Found(path, rungs[k].noise)
 
