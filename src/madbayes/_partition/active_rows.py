@@ -1,7 +1,10 @@
-"""Which rows have to be compared with centres, and with which groups of them: step 1 of `products`.
+"""Find the rows that must be compared with centres, and the groups to compare them with.
 
-A tile of rows goes through three loops, each of which leaves fewer of them: what was sure for so
-long, what bounds settle, what the distance to the own centre settles.
+This is step 1 of `nearest_products.py`. Three loops over a tile of rows each exclude some rows:
+
+1. `list_unsure`: rows whose centre stays the nearest because the centres have moved little;
+2. `check_groups`: rows whose upper bound is below all their lower bounds;
+3. `find_active`: rows whose distance to their own centre is below all their lower bounds.
 """
 
 import numpy as np
@@ -14,21 +17,22 @@ from madbayes._rows.distance import sqdist
 
 EPS32 = 2.0**-24
 TINY = 2.0**-148  # float32 has no finer steps than 2**-149
-ROUGH = 2.0**-6  # a distance in float32 that can be wrong by more, of itself, is taken in float64
+ROUGH = 2.0**-6  # a float32 distance with a larger relative error is computed again in float64
 
 
 @inner
 def error_bound(d, norm, longest, eps):
-    """How far a computed score can be from the true one (Higham 2002, section 3.1, with room)."""
+    """A bound on the rounding error of a score (Higham 2002, section 3.1, with a safety margin)."""
     rounding = eps * ((d + 8.0) * norm * longest + 2.0 * longest * longest + 2.0 * norm * norm)
     return rounding + (d + 8.0) * TINY * (1.0 + norm + longest) if eps == EPS32 else rounding
 
 
 @compiled(fastmath={"reassoc", "contract"}, no_cpython_wrapper=True, forceinline=True)
 def turn(X, i, offset, scale, out, a, C, c):
-    """Shift and scale row i of X into out[a]: its squared norm and distance to row c of C.
+    """Shift and scale row i of X into out[a].
 
-    In the numbers of `offset`: a difference of two float32 is as good as that of two float64.
+    Returns the squared norm of out[a], and its squared distance to row c of C. The subtraction is
+    done in the type of `offset`: float32 is exact enough for float32 rows.
     """
     factor = offset.dtype.type(scale)
     norm2, own2 = ZERO32, ZERO32
@@ -43,8 +47,10 @@ def turn(X, i, offset, scale, out, a, C, c):
 
 @inner
 def list_unsure(next_row, labels, path, marks, look, chosen):
-    """Rows from `next_row` on that have not been sure for so long (`look`: all), until `chosen` is
-    full: (the row to go on with, how many)."""
+    """List rows from `next_row` on whose nearest centre may have changed, until `chosen` is full.
+
+    `look`: list all rows. Returns the next row to look at, and the number of rows listed.
+    """
     n, m = labels.shape[0], 0
     while next_row < n and m < chosen.shape[0]:
         last = min(n, next_row + chosen.shape[0] - m)
@@ -58,7 +64,7 @@ def list_unsure(next_row, labels, path, marks, look, chosen):
 
 @inner
 def check_groups(X, m, centers, rows, marks, penalty, scratch):
-    """Leave those of m rows in `active` that bounds cannot settle; returns how many."""
+    """Keep those of the m rows in `active` that bounds cannot exclude; return their number."""
     labels, uppers, lower, far = rows.labels, rows.upper, rows.lower, rows.far
     group, separation, path = centers.group, centers.separation, centers.path
     active, lines = scratch.active, scratch.lines
@@ -98,9 +104,9 @@ def check_groups(X, m, centers, rows, marks, penalty, scratch):
 
 @inner
 def find_active(X, next_row, centers, rows, marks, penalty, scratch, use32):
-    """Step 1, until `active` may be full: (the row to go on with, rows in active).
+    """Step 1 for one tile. Returns the next row to look at, and the number of active rows.
 
-    Active rows are shifted and scaled, and listed for the groups that have to be tried.
+    Active rows are shifted and scaled, and listed for each group that may hold the nearest centre.
     """
     labels, uppers, lines = rows.labels, rows.upper, scratch.lines
     exact, scale, longest, group = centers.exact, centers.scale, centers.longest, centers.group
@@ -110,7 +116,7 @@ def find_active(X, next_row, centers, rows, marks, penalty, scratch, use32):
     next_row, m = list_unsure(next_row, labels, centers.path, marks, look, active)
     m = check_groups(X, m, centers, rows, marks, penalty, scratch)
     reach = np.sqrt(penalty) * scale * DOWN
-    share = (d + 16.0) * EPS32  # what a sum of d squares can be wrong by, of itself
+    share = (d + 16.0) * EPS32  # relative error of a sum of d squares, at most
     slack = 4.0 * EPS32 * longest + np.sqrt((d + 8.0) * TINY)
     for g in range(t):
         need[g] = 0
@@ -142,7 +148,7 @@ def find_active(X, next_row, centers, rows, marks, penalty, scratch, use32):
         for g in range(t):
             todo[g, need[g]] = a
             need[g] += lines[b, g] <= limit
-        if p >= 0 and lines[b, group[p]] > limit:  # its own group is not tried
+        if p >= 0 and lines[b, group[p]] > limit:  # its own group is not compared
             scratch.best[a] = 0.5 * (own2 - norm2)
             error = max(error, wrong * (own + wrong) + share * norm2)
         scratch.error[a] = error

@@ -1,8 +1,9 @@
-"""Bounds that save distances, and the books that are kept of rows: what all assignments share.
+"""Bounds that save distances, and the arrays that all assignment kernels read and write.
 
-`check_bounds`: a row is skipped when its centre must still be the nearest (Hamerly 2010, with one
-lower bound for each group of centres as in Ding et al. 2015, "Yinyang k-means"). The others go to
-`products` (many columns) or `direct` (few), and `settle` writes down where they belong.
+`check_bounds` skips a row if the bounds prove that its centre is still the nearest (Hamerly 2010,
+with one lower bound for each group of centres as in Ding et al. 2015, "Yinyang k-means"). The
+kernels `products` (many columns) or `direct` (few columns) find the nearest centres of the other
+rows, and `settle` records them.
 """
 
 from typing import NamedTuple
@@ -20,55 +21,55 @@ class Centers(NamedTuple):
     exact: np.ndarray  # (k, d) float64, in the units of the data
     packed: np.ndarray  # (panels, d, PANEL) float32: shifted, scaled, one group after the other
     packed_half: np.ndarray  # (panels, PANEL) float32: half their squared norms; inf: no centre
-    member: np.ndarray  # (panels * PANEL,) int32: which centre each of them is
+    member: np.ndarray  # (panels * PANEL,) int32: the number of the centre at each packed place
     group: np.ndarray  # (k,) int32: the group of each centre
     start: np.ndarray  # (t + 1,) int64: the panel where each group begins
     shifted: np.ndarray  # (k, d) float64: shifted and scaled, in the order of `exact`
-    rounded: np.ndarray  # (k, d) float32: the same, rounded
-    shifted_half: np.ndarray  # (k,) float64
+    rounded: np.ndarray  # (k, d) float32: `shifted`, rounded
+    shifted_half: np.ndarray  # (k,) float64: half the squared norms of `shifted`
     longest: float  # the largest norm in `shifted`
-    offset: np.ndarray  # (d,) as the rows: float32 rows need no others to be shifted exactly
+    offset: np.ndarray  # (d,) of the rows' type: float32 is enough to shift float32 rows exactly
     scale: float  # a power of two
-    drift: np.ndarray  # (e, k) float32: how far each centre is from where it was in earlier passes
-    others: np.ndarray  # (e, k) float32: the largest drift in its group, that centre left out
+    drift: np.ndarray  # (e, k) float32: distance of each centre from its place in earlier passes
+    others: np.ndarray  # (e, k) float32: the largest drift of the other centres in its group
     drifts: np.ndarray  # (e, t) float32: the largest drift in each group
-    path: np.ndarray  # (k,) float32: what a centre and the fastest other one have gone, so far
-    fold: bool  # bounds are to be kept as they are now
+    path: np.ndarray  # (k,) float32: length of the way of a centre plus that of the fastest other
+    fold: bool  # this pass replaces all bounds by bounds for its own centres
     separation: np.ndarray  # (k,) float32: half the distance to the nearest other centre, scaled
 
 
 class RowState(NamedTuple):
-    """What is remembered of each row of a block: views into arrays of length n."""
+    """Labels and bounds of the rows of a block: views into arrays of length n."""
 
     labels: np.ndarray  # int32; -1: not yet assigned
-    upper: np.ndarray  # float32: at least the distance to its centre, scaled; or length 0
-    lower: np.ndarray  # (b, t) float32: at most the distance to any other centre of the group
+    upper: np.ndarray  # float32: upper bound on the scaled distance to its centre; or length 0
+    lower: np.ndarray  # (b, t) float32: lower bound on the distance to other centres of a group
     weight: np.ndarray  # float64, or length 0: all ones
     far: np.ndarray  # uint8, or length 0: set where weight * squared distance > penalty
 
 
 class Marks(NamedTuple):
-    """Since when bounds hold: views into arrays of length n."""
+    """The passes in which bounds were computed: views into arrays of length n."""
 
-    upper: np.ndarray  # (b,) uint8: the pass that the upper bound is from
-    lower: np.ndarray  # (b, t) uint8: those of the lower bounds
-    sure: np.ndarray  # (b,) float32: up to this `path` of its centre the row need not be looked at
+    upper: np.ndarray  # (b,) uint8: the pass of the upper bound
+    lower: np.ndarray  # (b, t) uint8: the passes of the lower bounds
+    sure: np.ndarray  # (b,) float32: the row is skipped until the `path` of its centre exceeds this
 
 
 class Tally(NamedTuple):
-    """What a segment of the rows adds up to: kept from pass to pass, changed by rows that move."""
+    """The sums of a segment of the rows. They stay between passes; rows that move change them."""
 
     sums: np.ndarray  # (k, d + 1) float64: weighted sums of the rows, and of their weights
-    low: np.ndarray  # (k, d + 1) float64: what rounding left out of `sums`
+    low: np.ndarray  # (k, d + 1) float64: the rounding errors of `sums`
     count: np.ndarray  # type: ignore[assignment]  # (k,) int64: rows of positive weight
     stats: np.ndarray  # (4,) float64: change of the objective, rows moved, far rows, hard rows
 
 
 @inner
 def check_bounds(X, next_row, centers, rows, penalty, active):
-    """Step 1 with a single group: list rows that bounds cannot settle, until `active` is full.
+    """Step 1 with one group: list the rows that bounds cannot exclude, until `active` is full.
 
-    Returns the row to go on with, and how many are active.
+    Returns the next row to look at, and the number of active rows.
     """
     labels, uppers, lower, weight, far = rows.labels, rows.upper, rows.lower, rows.weight, rows.far
     drift, others, separation = centers.drift, centers.others, centers.separation
@@ -100,29 +101,34 @@ def check_bounds(X, next_row, centers, rows, penalty, active):
 
 @inner
 def reach_of(weight, i, penalty, scale):
-    """How far row i may be from its centre without opening a cluster, scaled."""
+    """The scaled distance from its centre beyond which row i opens a cluster."""
     w = weight[i] if weight.shape[0] > 0 else 1.0
     return np.sqrt(penalty / w) * scale * DOWN if w > 0.0 else np.inf
 
 
 @inner
 def this_pass(centers):
-    """The mark of bounds that are of now."""
+    """The mark of bounds that are computed in this pass."""
     return np.uint8(0 if centers.fold else centers.drift.shape[0])
 
 
 @inner
 def room_left(path, limit, gap, separation):
-    """What `path` may grow to before a row can be nearer to another centre: it is within `limit`
-    of its own, and no other is within `gap`, nor within twice the `separation`, of the row or of
-    its centre."""
+    """The value of `path` up to which no other centre can become nearest to a row.
+
+    The row is within `limit` of its own centre; every other centre is at least `gap` from the row
+    and at least twice the `separation` from the row's own centre.
+    """
     return (path + max(gap - limit, separation + separation - limit - limit)) * DOWN32
 
 
 @inner
 def leave(chosen, nearest, n_chosen, centers, rows, marks):
-    """Before `settle`: for rows that leave their centre, what is known of the rest of its group
-    becomes what holds now, since that centre is one of them from now on."""
+    """Update the lower bounds of rows that will leave their centre; called before `settle`.
+
+    The lower bound of a group leaves out the row's own centre. After the move the old centre is one
+    of the other centres of its group, so the bound is first adjusted to the centres of this pass.
+    """
     now = this_pass(centers)
     for b in range(n_chosen):
         i = chosen[b]
@@ -138,7 +144,7 @@ def leave(chosen, nearest, n_chosen, centers, rows, marks):
 
 @inner
 def settle(X, chosen, nearest, n_chosen, centers, rows, tally, penalty):
-    """Rows `chosen` belong to `nearest`: bring labels, bounds, sums and objective up to date."""
+    """Assign the rows `chosen` to `nearest`: update labels, bounds, sums and the objective."""
     labels, upper, lower, weight, far = rows.labels, rows.upper, rows.lower, rows.weight, rows.far
     exact, scale, group = centers.exact, centers.scale, centers.group
     sums, low, count, stats = tally.sums, tally.low, tally.count, tally.stats
@@ -155,7 +161,7 @@ def settle(X, chosen, nearest, n_chosen, centers, rows, tally, penalty):
             labels[i] = q
             stats[0] += w * d2
             stats[1] += 1
-            if p >= 0:  # p is now one of the others of its group
+            if p >= 0:  # the bound of its group now includes p
                 own, g = sqdist(X, i, exact, p), group[p]
                 lower[i, g] = min(lower[i, g], np.sqrt(own) * scale * DOWN)
                 stats[0] -= w * own

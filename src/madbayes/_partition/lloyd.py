@@ -2,11 +2,12 @@
 
 `lloyd` picks its kernel by the size of the problem:
 
-- few products of rows, centres and columns: all distances, column by column (`lloyd_kernels.py`);
-- few rows of many columns: matrix products of BLAS, with certainty (`nearest_plain.py`);
-- anything else: a `Partition`, whose bounds save most distances.
+- If rows × centres × columns are few: all distances, column by column (`lloyd_kernels.py`).
+- If there are few rows with many columns: matrix products of BLAS, with a check that the nearest
+  centre is certain (`nearest_plain.py`).
+- Otherwise: a `Partition`, whose bounds save most distances.
 
-`LloydRows` is for rows that are asked again and again: what is found out about them is kept.
+`LloydRows` keeps the bounds of its rows, for callers that need the nearest centres many times.
 """
 
 from functools import cached_property
@@ -30,7 +31,10 @@ Found = tuple[np.ndarray, np.ndarray, float]  # labels, centres, squared error
 def nearest(
     X: Any, centers: np.ndarray, *, unit: bool = False, frame: Frame | None = None
 ) -> np.ndarray:
-    """The nearest centre of each row (`unit`: of its direction); `frame` if it is known."""
+    """The nearest centre of each row; with `unit`, of the row scaled to length 1.
+
+    `frame`: the mean and scale of the rows, if the caller has measured them.
+    """
     source, centers = Rows(X, unit=unit), np.asarray(centers, dtype=np.float64)
     frame = frame or frame_of(centers, source)
     partition = Partition(source, frame, once=True, errors=False)
@@ -47,22 +51,26 @@ def lloyd(
     unit: bool = False,
     frame: Frame | None = None,
 ) -> Found:
-    """At most so many passes; clusters without rows are dropped. With `unit` rows have length 1."""
+    """At most `passes` of Lloyd's passes. Clusters without rows are dropped.
+
+    With `unit` rows have length 1.
+    """
     rows = LloydRows(X, weight, unit)
     if frame is not None:
-        rows.frame = frame  # of these rows, or of more
+        rows.frame = frame  # a frame of more rows than these is valid too
     return rows.lloyd(centers, passes)
 
 
 def follow(
     partition: Partition, centers: np.ndarray, passes: int, gain: float = 0.0, ahead: bool = False
 ) -> np.ndarray:
-    """Lloyd's passes on a partition, from these centres; those of the last pass.
+    """Lloyd's passes on a partition, from these centres. Returns the centres of the last pass.
 
-    With `ahead` a centre does not stop at the mean of its rows but goes on the way it came, the
-    farther the longer that has gone well (Nesterov 1983); where the error rises, or no row moves,
-    it goes on from the means. On data without clear clusters Lloyd's passes are hundreds of small
-    steps the same way: it takes a fifth of them, and ends lower.
+    With `ahead`, a centre moves beyond the mean of its rows, in the direction in which the mean has
+    moved. It moves the farther, the more passes in a row have lowered the error (Nesterov 1983). If
+    the error rises or no row moves, the next pass starts from the means. On data without clear
+    clusters, Lloyd's algorithm makes hundreds of small steps in one direction; `ahead` needs a
+    fifth of the passes and ends at a lower error.
     """
     before, old, age, pull = np.inf, centers, 1.0, 0.0
     for turn in range(passes + 1):
@@ -83,7 +91,7 @@ def follow(
 
 
 def lloyd_by_products(X: np.ndarray, weight: np.ndarray, centers: np.ndarray, passes: int) -> Found:
-    """For few rows of many columns: kernels of a partition would take longer to compile."""
+    """Lloyd's passes for few rows of many columns: compiling a partition's kernels takes longer."""
     X, before = np.ascontiguousarray(X, dtype=np.float64), None
     for turn in range(passes + 1):
         z = nearest_by_products(X, centers)
@@ -97,10 +105,10 @@ def lloyd_by_products(X: np.ndarray, weight: np.ndarray, centers: np.ndarray, pa
 
 
 class LloydRows:
-    """Rows and their weights, asked for their nearest centres again and again.
+    """Rows and their weights, for callers that need their nearest centres many times.
 
-    Bounds of a `Partition` are kept from one question to the next, as long as the number of centres
-    is the same.
+    The bounds of a `Partition` are kept from one call to the next, as long as the number of centres
+    does not change.
     """
 
     def __init__(self, X: Any, weight: np.ndarray, unit: bool = False) -> None:
@@ -111,25 +119,25 @@ class LloydRows:
 
     @cached_property
     def frame(self) -> Frame:
-        """Where the rows lie: measured once."""
+        """The mean and the scale of the rows, measured once."""
         return measure(self.rows)
 
     @cached_property
     def columns(self) -> np.ndarray:
-        """The columns of X, for plain passes."""
+        """X transposed, for passes that compute all distances."""
         return np.ascontiguousarray(self.X.T, dtype=np.float64)
 
     def plain(self, k: int) -> bool:
-        """Whether passes that compare all rows with k centres are soonest."""
+        """Whether passes that compare all rows with all k centres are the quickest."""
         few = self.rows.n * self.rows.d * k <= PLAIN
         return few and not self.unit and not self.rows.sparse
 
     def lloyd(
         self, centers: np.ndarray, passes: int, gain: float = -np.inf, ahead: bool = False
     ) -> Found:
-        """At most so many passes; clusters without rows are dropped.
+        """At most `passes` of Lloyd's passes. Clusters without rows are dropped.
 
-        It ends too when a pass lowers the error by less than a share `gain` of it.
+        The passes also end when one lowers the error by less than the share `gain` of the error.
         `ahead`: see `follow`.
         """
         k = len(centers)
@@ -151,7 +159,7 @@ class LloydRows:
         return self._partition.labels  # type: ignore[union-attr]
 
     def settle(self, centers: np.ndarray, passes: int) -> np.ndarray:
-        """Labels after at most so many passes, centres going ahead."""
+        """Labels after at most `passes` of Lloyd's passes, with `ahead` (see `follow`)."""
         if self.plain(len(centers)):
             return self.lloyd(centers, passes, 0.0, ahead=True)[0]
         partition = self._keep(len(centers))
@@ -161,11 +169,11 @@ class LloydRows:
     def bounds(
         self, labels: np.ndarray, centers: np.ndarray, ratio: float, most: float
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Rows, and their squared distances to the centres of `labels` (at most this) and to any
-        other one (at least this).
+        """Numbers of rows, upper bounds on the squared distances to the centres of `labels`, and
+        lower bounds on the squared distances to all other centres.
 
-        Rows are left out whose weight times square is at most `most` and that are, by squares,
-        `ratio` times as far from others (0: none is).
+        A row is left out if its upper bound times its weight is at most `most`, and its lower bound
+        is at least `ratio` times its upper bound. With a ratio of 0 no row is left out.
         """
         self._keep(len(centers)).fold()
         partition = self._assign(centers)
@@ -173,7 +181,7 @@ class LloydRows:
         def partial(each: tuple[Share, State]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
             share, state = each
             own, other = partition.squared_bounds(state)
-            # another one is nearer: the own one need not be near at all
+            # Another centre is nearer than that of `labels`, so these bounds say nothing about it.
             moved = state.labels != labels[share.first : share.last]
             own[moved], other[moved] = np.inf, 0.0
             rows = np.arange(share.last - share.first)
@@ -189,7 +197,7 @@ class LloydRows:
         return Partition(self.rows, self.frame, unit=self.unit)
 
     def _keep(self, k: int) -> Partition:
-        """The partition, whose bounds are kept if they are of as many centres."""
+        """The partition of the last call, with its bounds, if it had k centres; else a new one."""
         if self._partition is None or k != self._k:
             self._partition, self._k = self._make(), k
         return self._partition

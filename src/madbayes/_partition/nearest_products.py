@@ -1,18 +1,21 @@
-"""Nearest centres by float32 products, with bounds and with certainty (dense rows, many columns).
+"""Nearest centres by float32 products, with bounds and without errors (dense rows, many columns).
 
-One call handles the rows of one block. A row passes through, in this order:
+One call assigns the rows of one block, in four steps:
 
-1. bounds: the row is skipped when its centre must still be the nearest (`bounds`). They are kept
-   as they were when the row met a group, with a mark of the pass, and loosened by how far centres
-   are from where they were then (Newling & Fleuret 2016, "ns-bounds"): less than what they went;
-2. float32 products with the centres of only those groups that can win (`panels`);
-3. a certificate: if the best score beats the second by more than twice the rounding error, it is
-   the nearest centre; otherwise
-4. a float64 product, and `sqdist` among the centres that it cannot tell apart.
+1. *Bounds* (`active_rows.py`). Skip a row if its bounds prove that its centre is still the nearest.
+   A bound is stored as it was computed, with a mark of its pass, and loosened by the distance
+   between the centres' present places and their places in that pass (Newling & Fleuret 2016,
+   "ns-bounds"). This distance is at most the length of the way that the centres went.
+2. *Products.* Compute float32 products with the centres of those groups that may hold the nearest
+   centre (`panels`).
+3. *Certificate.* If the best score is better than the second by more than twice the rounding error,
+   it belongs to the nearest centre.
+4. *Otherwise* compute a float64 product, and `sqdist` for centres that this product cannot tell
+   apart.
 
-So labels are those of the plain float64 loop, whatever the speed-ups did. Scores are
-‖c‖²/2 - x·c of rows and centres shifted by `offset` and scaled by a power of two, so that neither
-data far from the origin nor huge or tiny values lose anything.
+So the labels equal those of a plain float64 loop. The score of row x and centre c is ‖c‖²/2 - x·c,
+where both are shifted by `offset` and scaled by a power of two, so that neither data far from the
+origin nor huge or tiny values lose digits.
 """
 
 from typing import NamedTuple
@@ -32,35 +35,35 @@ EPS64 = 2.0**-53
 
 
 class Scratch(NamedTuple):
-    """The working memory of one thread, for TILE_ROWS rows at a time. Made by the engine."""
+    """The working memory of one thread, for TILE_ROWS rows at a time (`make_scratch`)."""
 
-    active: np.ndarray  # (tile,) int64: rows that the bounds could not settle
+    active: np.ndarray  # (tile,) int64: rows that bounds could not exclude
     nearest: np.ndarray  # (tile,) int64: the nearest centre
-    floor: np.ndarray  # (tile,) float64: squared norm, shifted and scaled, less what scores err
-    error: np.ndarray  # (tile,) float64: how wrong a score can be
+    floor: np.ndarray  # (tile,) float64: lower bound on: squared norm minus twice the score's error
+    error: np.ndarray  # (tile,) float64: bound on the rounding error of a score
     best: np.ndarray  # (tile,) float64: the smallest score so far
-    second: np.ndarray  # (tile,) float64: the next one
-    home: np.ndarray  # (tile,) int64: the group with the smallest score; -1: its own centre
-    home_next: np.ndarray  # (tile,) float64: the next score of that group
+    second: np.ndarray  # (tile,) float64: the second smallest score so far
+    home: np.ndarray  # (tile,) int64: the group with the smallest score; -1: the row's own centre
+    home_next: np.ndarray  # (tile,) float64: the second smallest score of the group `home`
     lines: np.ndarray  # (tile, t) float32: the lower bounds of rows that may be active
     limit: np.ndarray  # (tile,) float32: their upper bounds
-    gap: np.ndarray  # (tile,) float32: how far any other centre is at least
-    need: np.ndarray  # (t,) int64: how many rows need each group
-    todo: np.ndarray  # (t, tile + BUNCH) int64: which ones
+    gap: np.ndarray  # (tile,) float32: lower bound on the distance to any other centre
+    need: np.ndarray  # (t,) int64: how many rows must be compared with each group
+    todo: np.ndarray  # (t, tile + BUNCH) int64: which rows must be compared with each group
     rows32: np.ndarray  # (tile, d) float32: active rows, shifted and scaled
     low1: np.ndarray  # (tile + BUNCH,) float32: the smallest scores of a group
-    low2: np.ndarray  # (tile + BUNCH,) float32: the next ones
-    place: np.ndarray  # (tile + BUNCH,) int32: where in the panels the smallest are
-    hard: np.ndarray  # (tile,) int64: rows that float32 cannot tell apart
-    rows64: np.ndarray  # (HARD_ROWS, d) float64
-    scores64: np.ndarray  # (HARD_ROWS, k) float64
+    low2: np.ndarray  # (tile + BUNCH,) float32: the second smallest scores of a group
+    place: np.ndarray  # (tile + BUNCH,) int32: the places of the smallest scores in the panels
+    hard: np.ndarray  # (tile,) int64: rows whose nearest centre float32 cannot decide
+    rows64: np.ndarray  # (HARD_ROWS, d) float64: hard rows, shifted and scaled
+    scores64: np.ndarray  # (HARD_ROWS, k) float64: their scores
 
 
 @inner
 def multiply(centers, lower, since, scratch):
-    """Step 2: the two smallest scores of the active rows among the groups that can win.
+    """Step 2: the two smallest scores of each active row, over the groups that it is compared with.
 
-    Of every group that is tried the smallest score becomes the lower bound.
+    The smallest score of a group becomes the row's lower bound for this group.
     """
     start, member, active, now = centers.start, centers.member, scratch.active, this_pass(centers)
     floor, best, second = scratch.floor, scratch.best, scratch.second
@@ -89,7 +92,7 @@ def multiply(centers, lower, since, scratch):
 
 @inner
 def meet(panel, last, m, chosen, centers, scratch):
-    """m rows, the loop in here: all that is in `centers` and `scratch` is pushed for a call."""
+    """Compare m rows with panels. The loop is inside, because a call copies both tuples."""
     for b in range(0, m, BUNCH):
         compare(
             *(centers.packed, centers.packed_half, panel, last, scratch.rows32, chosen, b),
@@ -104,14 +107,14 @@ def least_distance(floor, score):
 
 @inner
 def certify(n_active, lower, scratch):
-    """Step 3: rows whose nearest centre is not certain go to `hard`; returns how many."""
+    """Step 3: list the rows whose nearest centre is not certain in `hard`; return their number."""
     error, best, second = scratch.error, scratch.best, scratch.second
     n_hard = 0
     for a in range(n_active):
         if not second[a] - best[a] > 2.0 * error[a]:
             scratch.hard[n_hard] = a
             n_hard += 1
-        elif scratch.home[a] >= 0:  # of the winner's group the next one counts
+        elif scratch.home[a] >= 0:  # the bound leaves out the row's own centre
             low = least_distance(scratch.floor[a], scratch.home_next[a])
             lower[scratch.active[a], scratch.home[a]] = low
     return n_hard
@@ -119,9 +122,9 @@ def certify(n_active, lower, scratch):
 
 @inner
 def meet_all(X, first, centers, scratch):
-    """Steps 2 and 3 where nothing but labels is asked for: rows from `first` on meet all centres.
+    """Steps 2 and 3 if only labels are needed: compare rows from `first` on with all centres.
 
-    Returns how many did, and for how many of them the nearest is not certain.
+    Returns the number of rows, and the number of rows whose nearest centre is not certain.
     """
     d, m = X.shape[1], min(X.shape[0] - first, scratch.active.shape[0])
     chosen, low1, low2 = scratch.todo[0], scratch.low1, scratch.low2
@@ -144,7 +147,7 @@ def meet_all(X, first, centers, scratch):
 
 @inner
 def tell_apart(X, chosen, n_chosen, centers, lower, since, scratch):
-    """Step 4 for up to HARD_ROWS of the active rows: nearest centres, and all lower bounds."""
+    """Step 4 for up to HARD_ROWS active rows: their nearest centres and all lower bounds."""
     exact, shifted_half, group = centers.exact, centers.shifted_half, centers.group
     offset, scale = centers.offset, centers.scale
     rows64, scores, active = scratch.rows64, scratch.scores64, scratch.active
@@ -180,13 +183,14 @@ def tell_apart(X, chosen, n_chosen, centers, lower, since, scratch):
 
 @kernel
 def assign_products(X, centers, rows, marks, tally, scratch, penalty, use32):
-    """Assign the rows of one block; see the module's text. X is C-contiguous float32 or float64.
+    """Assign the rows of one block (steps 1 to 4). X is C-contiguous float32 or float64.
 
-    `use32`: try float32 first. Without room for bounds nothing but labels is asked for.
+    `use32`: try float32 products first. If the arrays of bounds have length 0, only labels are
+    needed.
     """
     active, hard, nearest = scratch.active, scratch.hard, scratch.nearest
     labels_alone = rows.upper.shape[0] == 0
-    i = np.int64(0)  # a plain 0 has a type of its own, and everything would be compiled twice
+    i = np.int64(0)  # with a literal 0, Numba would compile everything twice
     while i < X.shape[0]:
         if labels_alone:
             n_active, n_hard = meet_all(X, i, centers, scratch)

@@ -1,11 +1,12 @@
-"""Rows divided among centres: who belongs where, and what the clusters add up to.
+"""A partition of rows among centres: the label of each row, and the sums of each cluster.
 
-This is what every algorithm on squared error stands on. A `Partition` keeps what is small (centres,
-error, what the bounds speak of) and decides; what is known of the rows (a label, an upper and a few
-lower bounds a row, sums of each cluster) is a state for each share of them, which functions of
-`segment.py` change. The executor of the rows maps these functions: in threads of this process, or
-where the rows are. `assign`, `means`, `far_rows`, `offer` and `drop` are the steps that algorithms
-are written in.
+Every algorithm on squared error uses a `Partition`. The `Partition` keeps what is small (the
+centres that the bounds refer to, the error) and makes the decisions. Everything that has one value
+for each row (a label, one upper and a few lower bounds), and the sums of each cluster, is in a
+`State`. There is one state for each share of the rows, and the functions of `segment.py` change it.
+The executor of the rows maps these functions over the shares, in threads of this process or on the
+workers that hold the rows. Algorithms are written with the steps `assign`, `means`, `far_rows`,
+`offer` and `drop`.
 """
 
 from typing import Any, NamedTuple
@@ -24,13 +25,15 @@ from madbayes._rows.frame import Frame, check_reach, measure, shift_for
 from madbayes._rows.rows import DIRECT_COLUMNS, Cut, Rows, overlaps, segments
 
 NO_PASSES = np.empty((0, 0, 0))
-FEW_ROWS = 2**12  # up to which every row is compared with every centre …
-SMALL = 2**24  # … if rows × centres × columns are not more
-FARTHEST = 1e30  # scaled
+# A small problem has at most FEW_ROWS rows and at most SMALL rows × centres × columns: bounds would
+# cost more than they save, so every row is compared with every centre.
+FEW_ROWS = 2**12
+SMALL = 2**24
+FARTHEST = 1e30  # scaled; if a centre moves farther, float32 bounds are forgotten, not adjusted
 
 
 def is_small(n: int, k: int, d: int, small: int | None = None) -> bool:
-    """Whether each of n rows is compared with each of k centres, without bounds."""
+    """Whether to compare each of n rows with each of k centres, without bounds."""
     return n <= FEW_ROWS and n * k * d <= (SMALL if small is None else small)
 
 
@@ -47,7 +50,7 @@ class View(NamedTuple):
 
 
 def make_pass(centers: np.ndarray, view: View, kernel: str, *rest: Any) -> Pass:
-    """A pass, its centres in the forms that its kernel reads."""
+    """A `Pass`, with the centres in the forms that its kernel reads."""
     ready = bare(centers, view.scale) if kernel == "plain" else prepare(centers, *view)
     by_columns = kernel in ("plain", "sparse")
     transposed = np.ascontiguousarray(ready.exact.T) if by_columns else None
@@ -55,12 +58,13 @@ def make_pass(centers: np.ndarray, view: View, kernel: str, *rest: Any) -> Pass:
 
 
 class Partition:
-    """The rows of a table under way between centres, and their clusters.
+    """The rows of a table, divided among centres.
 
-    With `unit` (None: that of the rows) rows and centres have length 1 (spherical k-means, for the
-    cosine metric). `once`: only labels and errors are asked for, of one set of centres; without
-    `errors` not even those, and `sse` need not be right. Up to `small` (None: SMALL) products of
-    rows, centres and columns every row is compared with every centre.
+    `unit` (None: as the rows say): rows and centres have length 1, as in spherical k-means for the
+    cosine metric. `once`: the caller assigns to one set of centres only, and reads labels and
+    errors only. `errors=False`: the caller reads labels only, and `sse` may be wrong. `small`
+    (None: SMALL): up to this many rows × centres × columns, every row is compared with every
+    centre.
     """
 
     def __init__(
@@ -77,29 +81,29 @@ class Partition:
         self.unit = rows.unit if unit is None else unit
         self.frame = frame or measure(rows)
         self.scale = self.frame.scale
-        self.sse = 0.0  # Σ w d² to the centres that `assign` or `means` dealt with last
-        self._sse_peak = 0.0  # the largest it has been since it was last measured
+        self.sse = 0.0  # Σ w d² to the centres of the last `assign` or `means`
+        self._sse_peak = 0.0  # the largest `sse` since it was last measured from the rows
         self._once, self._errors, self._small = once, errors, small
         self._shift = shift_for(rows.dtype, self.frame)
-        self._bounds_for: np.ndarray | None = None  # the centres that bounds speak of …
+        self._bounds_for: np.ndarray | None = None  # the centres that the bounds refer to …
         self._history = History(single=self.executor.remote)  # … and those of earlier passes
         self._group = np.empty(0, dtype=np.int32)
         self._n_groups = 0
         self._use32 = True
         self._k = 0
-        self._cut: Any = rows  # the table, in the segments that sums are kept for …
-        self._shares: list[Any] = []  # … and its shares
-        self._states: list[Any] = []  # one for each share of it
+        self._cut: Any = rows  # the table, cut into the segments that have sums of their own …
+        self._shares: list[Any] = []  # … and the shares of this table
+        self._states: list[Any] = []  # one for each share
         self._far = np.zeros(0, np.int64)  # how many rows of each share are far from all centres
-        self._report: Report | None = None  # what all clusters add up to, if it is known
+        self._report: Report | None = None  # the sums of all clusters; None: to be added up
 
     @property
     def labels(self) -> Any:
-        """The label of each row, as the table joins them."""
+        """The label of each row, in the form that `Rows.join` gives them."""
         return self.rows.join(self._labels())
 
     def _labels(self) -> list[Any]:
-        """The same, of each share of the table."""
+        """The labels of each share of the table."""
         return self.executor.map(segment.labels_of, self._states_of(self.rows), brief=True)
 
     # Assignment
@@ -107,9 +111,9 @@ class Partition:
     def assign(
         self, centers: np.ndarray, penalty: float | None = None, rows: Cut | None = None
     ) -> int:
-        """Give each row (of the range `rows`) its nearest centre; return how many moved.
+        """Assign each row (of the range `rows`) to its nearest centre; return how many rows moved.
 
-        With a penalty, `far_rows` tells afterwards where weight * squared distance exceeds it.
+        With a penalty, `far_rows` then gives the rows whose weight * squared distance exceeds it.
         """
         n = self.rows.n
         rows = rows or (0, n)
@@ -117,7 +121,7 @@ class Partition:
         check_reach(centers, self.frame, self.rows.d)
         fresh = self._bounds_for is None or self._bounds_for.shape != centers.shape
         fresh = fresh or not self._errors
-        if not fresh:  # bounds of float32 cannot follow a centre from the end of the world
+        if not fresh:  # float32 bounds cannot be adjusted for a centre that moved extremely far
             fresh = bool(np.abs(centers - self._bounds_for).max() * self.scale > FARTHEST)
         kernel = self._kernel(len(centers))
         if fresh:
@@ -126,7 +130,7 @@ class Partition:
         if not fresh or rows == (0, n):
             self._bounds_for = np.ascontiguousarray(centers, dtype=np.float64)
         self._add_sse(stats[0])
-        # Where the float32 product cannot tell most rows apart, do not try it again.
+        # If float32 products leave the nearest centre of many rows open, do not try them again.
         self._use32 = self._use32 and stats[3] <= 0.3 * (rows[1] - rows[0])
         return int(stats[1])
 
@@ -138,19 +142,19 @@ class Partition:
         return "direct" if self.rows.d <= DIRECT_COLUMNS else "products"
 
     def _make_groups(self, centers: np.ndarray, kernel: str) -> None:
-        """Groups of centres, each of which has a lower bound of its own."""
+        """Divide the centres into groups. A row has one lower bound for each group."""
         k = len(centers)
         if self._group.shape[0] != k:
             if kernel != "products" or self._once:
                 self._group, self._n_groups = np.zeros(k, dtype=np.int32), 1
             else:
                 self._group, t = make_groups((centers - self.frame.offset) * self.scale)
-                self._n_groups = LANES * -(-t // LANES)  # the last ones are empty
+                self._n_groups = LANES * -(-t // LANES)  # the last groups are empty
 
     def _assign_shares(
         self, centers: np.ndarray, penalty: float | None, rows: Cut, fresh: bool, kernel: str
     ) -> np.ndarray:
-        """The statistics of all segments together."""
+        """Assign the rows of all shares; return the sum of the segments' statistics (`Tally`)."""
         n, k, history = self.rows.n, len(centers), self._history
         marks = kernel == "products" and self._errors
         fold = fresh or not marks or history.full
@@ -158,7 +162,7 @@ class Partition:
         if self._bounds_for is not None and not fresh and len(past) == 0:
             past = self._bounds_for[None] * self.scale
         now = np.ascontiguousarray(centers, dtype=np.float64) * self.scale
-        # Bounds of rows that this pass leaves out would be taken for bounds of its centres.
+        # Old bounds of rows outside the range would be mistaken for bounds to the new centres.
         partial = fold and marks and not fresh and rows != (0, n)
         forget = partial and not (len(past) == 1 and np.array_equal(past[0], now))
         separate = not self._once and k * k * 4 <= n
@@ -186,7 +190,7 @@ class Partition:
         return [s for s, (a, b) in enumerate(self._cut.spans) if a < last and first < b]
 
     def _change(self, function: Any, touched: list[int], *args: Any) -> np.ndarray:
-        """New states for some shares; the statistics of their segments together."""
+        """Apply `function` to the states of some shares; return the sum of their statistics."""
         shares, states = self._shares, self._states
         found = self.executor.change(
             function, [shares[s] for s in touched], [states[s] for s in touched], *args
@@ -194,7 +198,7 @@ class Partition:
         for s, state in zip(touched, found, strict=True):
             states[s] = state
         self._report = None
-        if self.executor.remote and len(touched) == len(states):  # sums will be asked for next
+        if self.executor.remote and len(touched) == len(states):  # the caller needs sums next
             stats = self._totals().stats
         else:
             stats = np.vstack(self.executor.ask(segment.stats_of, found, brief=True))
@@ -204,7 +208,7 @@ class Partition:
         return stats.sum(axis=0)
 
     def _make_room(self, k: int) -> None:
-        """Sums of k clusters, in as many segments as they may take room for."""
+        """Make room for the sums of k clusters; the more clusters, the fewer segments."""
         if k == self._k:
             return
         cut, before = self.rows.cut_at(segments(self.rows.n, k * self.rows.sparsity)), self._k
@@ -226,7 +230,7 @@ class Partition:
         self._far = np.zeros(len(table.spans), np.int64)
 
     def _states_of(self, table: Any) -> list[Any]:
-        """The states of the rows, for a table that is cut in other places."""
+        """The states of the rows, rearranged for a table that is cut at other rows."""
         if table.cuts == self._cut.cuts:
             return self._states
         parts = [
@@ -239,13 +243,14 @@ class Partition:
         return min(self.executor.ask(segment.lowest_label, self._states)) >= 0
 
     def fold(self) -> None:
-        """The next `assign` refreshes every bound: then bounds can be asked for at no cost."""
+        """Force the next `assign` to refresh every bound, so that `squared_bounds` costs little."""
         self._history.close()
 
     def squared_bounds(self, state: State) -> tuple[np.ndarray, np.ndarray]:
-        """Squared distance to the own centre (at most) and to any other one (at least)."""
+        """For each row, an upper bound on the squared distance to its own centre, and a lower bound
+        on the squared distance to any other centre."""
         upper, lower = segment.bounds_of(state, self._group, self._history.known())
-        lower = np.ascontiguousarray(lower.T).min(axis=0)  # a tenth of what rows would take
+        lower = np.ascontiguousarray(lower.T).min(axis=0)  # ten times as fast as by rows
         lower = lower.astype(np.float64) / self.scale
         return (upper.astype(np.float64) / self.scale) ** 2, lower**2
 
@@ -259,13 +264,14 @@ class Partition:
     # Clusters
 
     def means(self, centers: np.ndarray) -> np.ndarray:
-        """The weighted mean of each cluster; an empty one keeps its place in `centers`.
+        """The weighted mean of each cluster; an empty cluster keeps its centre in `centers`.
 
-        With `unit` the direction of the mean, which minimises the squared error among them.
+        With `unit`, the mean scaled to length 1, which has the least squared error of all centres
+        of length 1.
         """
         sums, weight, count = self.totals()
         filled = count > 0
-        if not (weight[filled] > 0).all():  # weights too different for running sums
+        if not (weight[filled] > 0).all():  # rounding of very different weights
             self.recount()
             sums, weight, count = self.totals()
         new = np.array(centers, dtype=np.float64)
@@ -273,7 +279,7 @@ class Partition:
             filled &= sums.any(axis=1)
             new[filled] = directions(sums[filled])
             old, now = centers[filled], new[filled]
-            longer = (now**2).sum(axis=1) - (old**2).sum(axis=1)  # first centres are rounded rows
+            longer = (now**2).sum(axis=1) - (old**2).sum(axis=1)  # first centres are rounded
             change = weight[filled] @ longer - 2.0 * (sums[filled] * (now - old)).sum()
             self._add_sse(float(change))
         else:
@@ -281,11 +287,11 @@ class Partition:
             step2 = ((new[filled] - centers[filled]) ** 2).sum(axis=1)
             self._add_sse(-float(weight[filled] @ step2))
         if self.sse < 1e-5 * self._sse_peak and self._all_assigned():
-            self.measure_sse(new)  # most of the digits have cancelled
+            self.measure_sse(new)  # differences have cancelled most of the digits of `sse`
         return new
 
     def filled_means(self, centers: np.ndarray) -> np.ndarray:
-        """The same for the clusters that have rows; the others are dropped."""
+        """The means of the clusters that have rows; empty clusters are dropped."""
         centers = self.means(centers)
         filled = self.counts() > 0
         if not filled.all():
@@ -293,39 +299,42 @@ class Partition:
         return centers[filled]
 
     def put(self, means: np.ndarray, centers: np.ndarray) -> np.ndarray:
-        """These centres in place of the means, which the error is of; all clusters have rows."""
+        """Use `centers` instead of `means`, and change `sse` accordingly.
+
+        `means` is the result of the last `means()`; every cluster has rows.
+        """
         sums, weight, _ = self.totals()
         centers = directions(centers) if self.unit else centers
-        middle = sums / weight[:, None]  # with `unit` not the same as the means
+        middle = sums / weight[:, None]  # with `unit` not of length 1, as the means are
         farther = ((centers - middle) ** 2 - (means - middle) ** 2).sum(axis=1)
         self._add_sse(float(weight @ farther))
         return centers
 
     def middle(self) -> np.ndarray:
-        """The centre of all rows, (1, d)."""
+        """The mean of all rows (with `unit`, its direction), of shape (1, d)."""
         mean = self.frame.mean[None, :]
         return directions(mean) if self.unit and mean.any() else mean
 
     def mean_variance(self) -> float:
-        """The mean over the columns of the variance of the rows."""
+        """The variance of a column, averaged over the columns."""
         mean = self.frame.mean[None, :]
         parts = self.executor.ask(segment.scatter, self.rows.shares, args=(mean,))
         total = sum(part for share in parts for part in share)
         return total / (self.frame.total_weight * self.rows.d)
 
     def spread(self, k: int) -> Rows:
-        """The rows among which k first centres are looked for, in this process."""
+        """The rows from which k first centres are drawn, copied into this process."""
         rows = spread_rows(self.rows.n, k)
         return self.rows.here() if rows is None else self.rows.some(rows)
 
     def totals(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Sums, weights and numbers of rows of each cluster."""
+        """For each cluster: the weighted sum of its rows, its weight, and its number of rows."""
         whole = self._totals()
         sums = whole.sums + whole.low
         return sums[:, :-1], sums[:, -1], self.counts()
 
     def counts(self) -> np.ndarray:
-        """Numbers of rows (of positive weight) of each cluster."""
+        """The number of rows (of positive weight) of each cluster."""
         return np.array(self._totals().count)
 
     def _totals(self) -> Report:
@@ -335,24 +344,27 @@ class Partition:
         return self._report
 
     def recount(self) -> None:
-        """Add up sums and weights afresh from the labels, which removes what rounding left."""
+        """Add up sums and weights again from the labels, which removes rounding errors."""
         args = self._shares, self._states, self._k
         self._states, self._report = self.executor.change(segment.recount, *args), None
 
     def measure_sse(self, centers: np.ndarray) -> float:
-        """Σ w d² of the labels and `centers`, afresh from the rows."""
+        """Measure Σ w d² for the labels and `centers` from the rows."""
         exact = self.executor.once(np.ascontiguousarray, centers, np.float64)
         self.sse = self._sse_peak = measure_error(self.rows, self._labels(), exact)
         return self.sse
 
     def move(self, row: int, to: int, d2: float) -> None:
-        """Put one row, d² from its centre, into cluster `to`, whose centre is at its place."""
+        """Move one row into cluster `to`, whose centre is this row.
+
+        d2 is the squared distance of the row to its old centre.
+        """
         weight = float(self.rows.take_weights(np.array([row]))[0])
         self._change(segment.move, self._touched(row, row + 1), row, to)
         self._add_sse(-weight * d2)
 
     def farthest(self, centers: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
-        """The `count` rows that are farthest from the centres of their labels, and how far (d²)."""
+        """The `count` rows farthest from their own centres, and their squared distances."""
         exact = self.executor.once(np.ascontiguousarray, centers, np.float64)
         args = self._shares, self._states
         parts = self.executor.ask(segment.farthest, *args, args=(exact, count))
@@ -361,12 +373,12 @@ class Partition:
         return rows[first], d2[first]
 
     def relabel(self, new_label: np.ndarray) -> None:
-        """Give the clusters other numbers; nothing is assigned after that."""
+        """Renumber the clusters. Bounds are not renumbered, so no `assign` may follow."""
         args = self._shares, self._states, new_label.astype(np.int32)
         self._states = self.executor.change(segment.relabel, *args)
 
     def drop(self, keep: np.ndarray) -> None:
-        """Forget the (empty) clusters that are not in the mask `keep`; labels move up."""
+        """Remove the (empty) clusters that are not in the mask `keep`, and close gaps in labels."""
         self._states = self.executor.change(segment.drop, self._shares, self._states, keep)
         self._k, self._report = int(keep.sum()), None
         if self._bounds_for is not None:
@@ -377,9 +389,9 @@ class Partition:
     # Openings (KJ Algorithm 1)
 
     def far_rows(self, first: int, last: int, most: int) -> Proposals:
-        """Rows that the last `assign` with a penalty found too far from every centre.
+        """The rows that the last `assign` with a penalty found too far from every centre.
 
-        Only the first `most` of them are asked for, from as few shares as have enough.
+        Returns only the first `most` of them, and reads no more shares than necessary.
         """
         asked, wanted = 0, []
         for s in self._touched(first, last):
@@ -397,14 +409,17 @@ class Partition:
     def open_clusters(
         self, centers: np.ndarray, far: Proposals, penalty: float, limit: int
     ) -> Proposals:
-        """Which of the rows (in order) open a cluster by the serial rule; at most `limit`."""
+        """The rows of `far` that open a cluster, at most `limit`.
+
+        A row counts the clusters that earlier rows opened (KJ Algorithm 1).
+        """
         opened = segment.open_by_rule(far, centers, penalty, limit)
         return Proposals(*(part[opened] for part in far))
 
     def offer(self, centers: np.ndarray, opened: Proposals, last: int) -> np.ndarray:
-        """Rows up to `last` may move to the clusters that rows before them opened.
+        """Move rows up to `last` to a new cluster that an earlier row opened, if it is nearer.
 
-        Returns the centres with the new ones behind them.
+        Returns the old centres, followed by the new ones.
         """
         exact, new = np.ascontiguousarray(centers), opened.rows.astype(np.float64)
         self._make_room(len(exact) + len(new))
@@ -417,7 +432,7 @@ class Partition:
     # Checkpoints
 
     def state(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, list[Tally]]:
-        """Labels, bounds and sums, which a checkpoint keeps."""
+        """Labels, upper bounds, lower bounds and sums, for a checkpoint."""
         states, past = self.executor.fetch(self._states), self._history.known()
         bounds = [segment.bounds_of(state, self._group, past) for state in states]
         upper, lower = (np.concatenate(column) for column in zip(*bounds, strict=True))
@@ -428,7 +443,7 @@ class Partition:
     def set_state(
         self, labels: np.ndarray, upper: np.ndarray, lower: np.ndarray, tallies: list[Tally]
     ) -> None:
-        """Go on from there."""
+        """Continue from a checkpoint, with the values that `state` returned."""
         self._k, self._report = len(tallies[0].sums), None
         self._cut_into(self.rows.cut_at(segments(self.rows.n, self._k * self.rows.sparsity)))
         left, states = list(tallies), []
@@ -440,7 +455,7 @@ class Partition:
 
 
 def measure_error(rows: Any, labels: list[Any], centers: Any) -> float:
-    """Σ w d² of rows, labels (for each share) and the centres of these labels."""
+    """Σ w d² between the rows and the centres of their labels; one array of labels per share."""
     parts = rows.executor.ask(segment.error_of, rows.shares, labels, args=(centers,))
     return float(sum(part for share in parts for part in share))
 

@@ -1,4 +1,4 @@
-"""The centres of a pass, and the working memory, in the forms that the kernels read."""
+"""Prepare the centres of a pass and the working memory in the forms that the kernels read."""
 
 import numpy as np
 
@@ -14,7 +14,8 @@ NOTHING = Centers._make([np.empty(0)] * len(Centers._fields))
 
 
 def make_groups(shifted: np.ndarray) -> tuple[np.ndarray, int]:
-    """Put nearby centres into the same group: full panels, halved along their longest direction."""
+    """Put nearby centres into the same group: cut them in two along their longest direction, again
+    and again, into full panels."""
     k, d = shifted.shape
     panels = -(-k // PANEL)
     size = PANEL * -(-panels // max(FEW_GROUPS, d // 4))
@@ -28,7 +29,7 @@ def make_groups(shifted: np.ndarray) -> tuple[np.ndarray, int]:
             continue
         line = shifted[part] - shifted[part].mean(axis=0)
         direction = line[np.argmax((line**2).sum(axis=1))]
-        for _ in range(4):  # towards the largest eigenvalue
+        for _ in range(4):  # power iteration towards the eigenvector of the largest eigenvalue
             direction = (line @ direction) @ line
             direction /= max(np.abs(direction).max(), 1e-300)
         part = part[np.argsort(line @ direction, kind="stable")]
@@ -47,11 +48,11 @@ def prepare(
     separate: bool,
     path: np.ndarray | None = None,
 ) -> Centers:
-    """Shift, scale, pack and measure `exact`; `past` (e, k, d) are those that bounds are for,
-    scaled, if there are any.
+    """Shift, scale, pack and measure the centres `exact`.
 
-    `separate`: find how far the centres are from each other. `path`: see `Centers`; without it all
-    bounds become those of now.
+    `past` (e, k, d) are the scaled centres of the passes in which bounds were computed. `separate`:
+    compute the distances between the centres. `path`: see `Centers`; without it the pass replaces
+    all bounds by bounds for its own centres.
     """
     exact = np.ascontiguousarray(exact, dtype=np.float64)
     k, d = exact.shape
@@ -61,7 +62,7 @@ def prepare(
     start, place = places(group, t)
     packed = np.zeros((start[-1] * PANEL, d), dtype=np.float32)
     packed_half = np.full(start[-1] * PANEL, np.inf, dtype=np.float32)
-    with np.errstate(over="ignore"):  # far beyond the rows: then float64 decides
+    with np.errstate(over="ignore"):  # centres far beyond the rows overflow; float64 decides then
         packed[place], packed_half[place] = shifted, norm2 / 2
     member = np.full(start[-1] * PANEL, -1, dtype=np.int32)
     member[place] = np.arange(k)
@@ -105,7 +106,7 @@ def places(group: np.ndarray, t: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def distances_between(past: np.ndarray, exact: np.ndarray) -> np.ndarray:
-    """(e, k) how far each centre is from where it was."""
+    """The distance of each centre from its place in each earlier pass, of shape (e, k)."""
     if past.size <= SMALL_ARRAY:
         return np.asarray(np.sqrt(((past - exact) ** 2).sum(axis=2)))
     e, k, d = past.shape
@@ -115,7 +116,8 @@ def distances_between(past: np.ndarray, exact: np.ndarray) -> np.ndarray:
 
 
 def largest_drifts(drift: np.ndarray, group: np.ndarray, t: int) -> tuple[np.ndarray, np.ndarray]:
-    """(e, t) the largest drift in each group, (e, k) in its own group without the centre itself."""
+    """The largest drift in each group, of shape (e, t); and for each centre the largest drift of
+    the other centres in its group, of shape (e, k)."""
     size = np.bincount(group, minlength=t)
     order = np.argsort(group, kind="stable")
     place = np.empty(group.size, dtype=np.int64)
@@ -135,13 +137,13 @@ def rounded_up(x: np.ndarray) -> np.ndarray:
 
 
 def bare(exact: np.ndarray, scale: float) -> Centers:
-    """The centres alone: nothing else is read where each row is compared with each of them."""
+    """`Centers` with `exact` and `scale` only, for kernels that compute all distances."""
     exact = np.ascontiguousarray(exact, dtype=np.float64)
     return NOTHING._replace(exact=exact, scale=float(scale))
 
 
 def half_separation(shifted: np.ndarray, norm2: np.ndarray) -> np.ndarray:
-    """Half the distance from each centre to the nearest other one; never too large."""
+    """A lower bound on half the distance from each centre to the nearest other centre."""
     gap2 = norm2[:, None] + norm2[None, :] - 2.0 * shifted @ shifted.T
     np.fill_diagonal(gap2, np.inf)
     error = 1e-15 * (shifted.shape[1] + 8) * norm2.max()

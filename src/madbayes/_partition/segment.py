@@ -1,9 +1,8 @@
-"""What happens to the rows of a share, as functions: (share, state, …) → state.
+"""The functions that change the state of a share of the rows: (share, state, …) → state.
 
-The state of a share is a value, and the rows of a share can be in this process or on another
-machine: `Partition` maps these functions over the shares of a table and knows nothing else of them.
-Functions that return a state may write into the one that they are given; an executor that needs it
-unchanged hands over a copy.
+The rows of a share are in this process or on another machine. `Partition` only maps these functions
+over the shares of a table. A function that returns a state may write into the state that it is
+given; an executor that needs the old state unchanged passes a copy.
 """
 
 from typing import NamedTuple
@@ -36,17 +35,17 @@ NO_MARKS = make_marks(0, 0)
 
 
 class State(NamedTuple):
-    """What is remembered of the rows of a share between passes."""
+    """What a share keeps between passes: labels and bounds of its rows, sums of its segments."""
 
     labels: np.ndarray  # int32; -1: not yet assigned
     upper: np.ndarray  # float32: see `RowState`
     lower: np.ndarray  # (rows, groups) float32
     far: np.ndarray  # uint8: set where weight * squared distance > penalty; or length 0
-    marks: Marks  # the passes that bounds are from, if there are several
+    marks: Marks  # the pass in which each bound was computed, if bounds of several passes are kept
     tallies: list[Tally]  # one for each segment
 
     def copy(self) -> "State":
-        """One that may be written into."""
+        """A copy that a function may write into."""
         marks = Marks(*(mark.copy() for mark in self.marks))
         tallies = [Tally(*(part.copy() for part in tally)) for tally in self.tallies]
         labels, upper, lower, far = (part.copy() for part in self[:4])
@@ -54,34 +53,34 @@ class State(NamedTuple):
 
 
 class Pass(NamedTuple):
-    """What every share is told about one pass over the rows."""
+    """The arguments of one pass over the rows, equal for all shares."""
 
     centers: Centers
-    transposed: np.ndarray | None  # the centres by their columns
+    transposed: np.ndarray | None  # the centres, transposed
     kernel: str  # "plain", "direct", "products" or "sparse"
     penalty: float | None
-    rows: Cut  # which rows of the table are assigned
-    fresh: bool  # nothing is known of these rows …
-    forget: bool  # … or of any row
+    rows: Cut  # the range of rows of the table that the pass assigns
+    fresh: bool  # the bounds of these rows must be forgotten first …
+    forget: bool  # … or the bounds of all rows
     n_groups: int
-    marks: bool  # bounds carry the number of their pass …
-    keeps: bool  # … from one pass to the next
-    errors: bool  # without them only labels are right
+    marks: bool  # each bound has a mark with the number of its pass …
+    keeps: bool  # … and the marks are kept for the next pass
+    errors: bool  # False: only labels are needed
     use32: bool
 
 
 class Openings(NamedTuple):
-    """New clusters that rows are offered."""
+    """New clusters that rows may move to."""
 
-    exact: np.ndarray  # the centres before
+    exact: np.ndarray  # the centres of the old clusters
     new: np.ndarray
-    opened_at: np.ndarray  # the rows of the table that opened them
+    opened_at: np.ndarray  # the numbers of the rows that opened the new clusters
     half_gap: np.ndarray
     scale: float
 
 
 class Proposals(NamedTuple):
-    """Rows that may open clusters: their numbers in the table, and all that the rule asks for."""
+    """Rows that may open clusters: their numbers in the table, and what `open_by_rule` needs."""
 
     at: np.ndarray
     rows: np.ndarray
@@ -90,7 +89,7 @@ class Proposals(NamedTuple):
 
 
 def first_state(share: Share, columns: int) -> State:
-    """Nothing is assigned."""
+    """The state before the first pass: no row has a label."""
     m = share.last - share.first
     labels, upper = np.full(m, -1, np.int32), np.empty(m, np.float32)
     tallies = [empty_tally(0, columns) for _ in share.cuts]
@@ -101,7 +100,7 @@ def first_state(share: Share, columns: int) -> State:
 
 
 def assign(share: Share, state: State, how: Pass) -> State:
-    """Nearest centres for those rows of the share that the pass is about."""
+    """Assign those rows of the share that lie in the range of the pass."""
     m, t = len(state.labels), how.n_groups
     state = state._replace(tallies=room_for(state.tallies, len(how.centers.exact)))
     if state.lower.shape[1] != t:
@@ -124,14 +123,14 @@ def assign(share: Share, state: State, how: Pass) -> State:
 
 
 def forget(state: State, rows: slice) -> None:
-    """Nothing is known of these rows."""
+    """Reset the bounds of these rows to values that are always true."""
     state.upper[rows], state.lower[rows] = np.inf, 0.0
     for mark in state.marks:
         mark[rows] = 0
 
 
 def assign_rows(share: Share, cut: Cut, state: State, tally: Tally, how: Pass) -> None:
-    """The kernel of the pass, block by block."""
+    """Run the kernel of the pass, block by block."""
     view, limit = how.centers, np.inf if how.penalty is None else how.penalty
     flags = how.penalty is not None
     (k, d), t = view.exact.shape, how.n_groups
@@ -157,13 +156,13 @@ def assign_rows(share: Share, cut: Cut, state: State, tally: Tally, how: Pass) -
 
 
 def row_state(state: State, here: slice, weight: np.ndarray, flags: bool) -> RowState:
-    """The rows of a block, as kernels see them."""
+    """The part of the state that belongs to one block, in the form that kernels read."""
     far = state.far[here] if flags else NO_FLAGS
     return RowState(state.labels[here], state.upper[here], state.lower[here], weight, far)
 
 
 def offer(share: Share, state: State, openings: Openings, last: int) -> State:
-    """Rows up to row `last` of the table may move to clusters that were opened before them."""
+    """Move rows up to row `last` of the table to nearer clusters that earlier rows opened."""
     exact, new, opened_at, half_gap, scale = openings
     state = state._replace(tallies=room_for(state.tallies, len(exact) + len(new)))
     for (a, b), tally in zip(share.cuts, state.tallies, strict=True):
@@ -177,7 +176,7 @@ def offer(share: Share, state: State, openings: Openings, last: int) -> State:
 
 
 def recount(share: Share, state: State, k: int) -> State:
-    """Sums and weights afresh from the labels, which removes what rounding left."""
+    """Add up sums and weights again from the labels, which removes rounding errors."""
     columns = state.tallies[0].sums.shape[1]
     tallies = [empty_tally(k, columns) for _ in share.cuts]
     for cut, tally in zip(share.cuts, tallies, strict=True):
@@ -187,7 +186,7 @@ def recount(share: Share, state: State, k: int) -> State:
 
 
 def move(share: Share, state: State, row: int, to: int) -> State:
-    """Put one row of the table into another cluster, whose centre is at its place."""
+    """Move one row of the table into another cluster, whose centre is this row."""
     row, here = row - share.start, row - share.start - share.first
     at = next(s for s, (a, b) in enumerate(share.cuts) if a <= row < b)
     state = state._replace(tallies=room_for(state.tallies, max(to + 1, tally_size(state))))
@@ -195,13 +194,13 @@ def move(share: Share, state: State, row: int, to: int) -> State:
         for label, sign in ((to, 1), (int(state.labels[here]), -1)):
             tally_rows(block, weight, np.array([label], np.int32), state.tallies[at], sign)
     state.labels[here] = to
-    forget(state, slice(here, here + 1))  # that centre has come from elsewhere
+    forget(state, slice(here, here + 1))  # the centre of `to` has moved here
     return state
 
 
 def drop(share: Share, state: State, keep: np.ndarray) -> State:
-    """Forget the clusters that are not in the mask `keep`; labels move up."""
-    # Only rows of weight 0 can be left in a cluster that counts as empty.
+    """Remove the clusters that are not in the mask `keep`, and close the gaps in the labels."""
+    # A cluster that counts as empty can still hold rows of weight 0.
     new_label = np.where(keep, np.cumsum(keep) - 1, -1).astype(np.int32)
     tallies = [
         Tally(t.sums[keep], t.low[keep], t.count[keep], t.stats)
@@ -214,11 +213,11 @@ def relabel(share: Share, state: State, new_label: np.ndarray) -> State:
     return state._replace(labels=new_label[state.labels])
 
 
-# States in other segments
+# States of a table that is cut differently
 
 
 def join_states(share: Share, parts: list[tuple[State, int, int]]) -> State:
-    """The state of a share from rows a to b of others; the sums begin at zero."""
+    """The state of a share, put together from rows a to b of other states; all sums are zero."""
     pieces = [[array[a:b] for array in state[:4]] for state, a, b in parts]
     if any(len(piece[3]) != len(piece[0]) for piece in pieces):
         pieces = [[*piece[:3], NO_FLAGS] for piece in pieces]
@@ -233,7 +232,7 @@ def join_states(share: Share, parts: list[tuple[State, int, int]]) -> State:
     return State(labels, upper, lower, far, marks, [empty_tally(0, columns) for _ in share.cuts])
 
 
-# Questions
+# Functions that only read a state
 
 
 def labels_of(state: State) -> np.ndarray:
@@ -249,7 +248,7 @@ def report_of(state: State, k: int) -> list[Report]:
 
 
 def stats_of(state: State) -> np.ndarray:
-    """(segments, 4), see `Tally`."""
+    """The statistics of all segments, of shape (segments, 4): see `Tally`."""
     return np.array([tally.stats for tally in state.tallies])
 
 
@@ -258,14 +257,17 @@ def lowest_label(state: State) -> int:
 
 
 def bounds_of(state: State, group: np.ndarray, past: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Upper and lower bounds with the centres of now; `past`: those of the passes they are from."""
+    """Upper and lower bounds for the centres of the last pass.
+
+    `past` holds the centres of the passes in which the stored bounds were computed.
+    """
     if len(past) < 2:
         return state.upper, state.lower
     return bounds_now(state.upper, state.lower, state.marks, state.labels, group, past)
 
 
 def error_of(share: Share, labels: np.ndarray, centers: np.ndarray) -> list[float]:
-    """Σ w d² of the labels and `centers`, for each segment."""
+    """Σ w d² for the labels and `centers`, for each segment."""
     return [
         sum(
             squared_error(block, weight, labels[here], centers)
@@ -287,7 +289,7 @@ def far_rows(share: Share, state: State, span: Cut, most: int) -> Proposals:
 def farthest(
     share: Share, state: State, centers: np.ndarray, count: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The rows of the table that are farthest from the centres of their labels, and how far."""
+    """The `count` rows of the share farthest from their own centres, and the squared distances."""
     d2 = np.empty(len(state.labels))
     for here, block, weight in share.blocks():
         row_errors(block, state.labels[here], centers, d2[here])
@@ -306,11 +308,14 @@ def scatter(share: Share, mean: np.ndarray) -> list[float]:
     return parts
 
 
-# What is settled for all shares
+# Functions for all shares together
 
 
 def open_by_rule(far: Proposals, centers: np.ndarray, penalty: float, limit: int) -> np.ndarray:
-    """Which proposals open a cluster, one after the other (KJ Algorithm 1); at most `limit`."""
+    """The positions of the proposals that open a cluster (KJ Algorithm 1), at most `limit`.
+
+    A row counts the clusters that earlier rows opened.
+    """
     opened = np.empty(min(limit, len(far.at)), dtype=np.int64)
     X, exact = far.rows.astype(np.float64, copy=False), np.ascontiguousarray(centers)
     return opened[: open_clusters(X, far.weight, far.labels, exact, penalty, limit, opened)]
@@ -319,7 +324,7 @@ def open_by_rule(far: Proposals, centers: np.ndarray, penalty: float, limit: int
 def make_openings(
     exact: np.ndarray, new: np.ndarray, opened_at: np.ndarray, scale: float
 ) -> Openings:
-    """With half the distances between centres and new ones, (k, m), scaled."""
+    """`Openings`, with half the scaled distances between old and new centres, of shape (k, m)."""
     gap = np.empty((new.shape[0], exact.shape[0]))
     distances_to(exact, new, gap)
     half_gap = 0.5 * scale * np.sqrt(np.ascontiguousarray(gap.T))

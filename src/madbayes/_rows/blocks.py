@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-BLOCK_VALUES = 2**20  # looked at or handed out at a time
-KEPT_VALUES = 2**24  # of blocks that were read last and may be asked for again
+BLOCK_VALUES = 2**20  # rows × columns of a block that is checked or returned at a time
+KEPT_VALUES = 2**24  # rows × columns of recently read blocks that stay in memory
 READERS = (
     'KMeans, DPMeans, HardHDP(algorithm="paper"), OnlineKMeans, OnlineDPMeans and the feature '
     "models read X block by block"
@@ -15,17 +15,17 @@ READERS = (
 
 
 def rows_at_once(d: int, values: int | None = None) -> int:
-    """How many rows of d columns make up so many values (BLOCK_VALUES); never very few."""
+    """How many rows of d columns have `values` values (BLOCK_VALUES by default); never very few."""
     return max(16, (values or BLOCK_VALUES) // max(d, 1))
 
 
 class Part(NamedTuple):
-    """One block: how many rows, what it is called in errors, and how it is read."""
+    """One block: its number of rows, its name in error messages, and the function that reads it."""
 
     n: int
     name: str
     read: Callable[[], np.ndarray]
-    mapped: bool = False  # a view of a file: not worth keeping, read bit by bit
+    mapped: bool = False  # a memory map: it is read in pieces and not kept
 
 
 class Blocks:
@@ -136,7 +136,7 @@ class Blocks:
 def check_finite(
     block: np.ndarray, name: str, start: int = 0, names: Sequence[str] | None = None
 ) -> None:
-    """Complain about the first value that is no number."""
+    """Raise an error about the first value that is NaN or infinite."""
     step = rows_at_once(block.shape[1])
     for a in range(0, len(block), step):
         piece = block[a : a + step]

@@ -1,4 +1,4 @@
-"""What the estimators check before they start.
+"""The checks that estimators make before they fit.
 
 Messages name the parameter, the value received, what is accepted, and the way out.
 """
@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_array, validate_data
 
 from madbayes._rows.blocks import READERS, Blocks
 
-# Kept as they are and converted block by block; everything else becomes float64.
+# Types that are kept and converted block by block; all other types become float64 at once.
 DTYPES = [np.float64, np.float32, np.float16, np.uint8, np.int8, np.uint16, np.int16]
 
 HEAVIEST = 1e100  # the square of the largest weight, times squared distances, must be a number
@@ -46,7 +46,10 @@ def check_rows(estimator: BaseEstimator, X: Any, *, reset: bool = True) -> Any:
 
 
 def column_without_numbers(X: Any) -> str:
-    """Which column of a table holds text or gaps, and what reads such tables; empty where none."""
+    """A sentence that names the column with text or missing values, and what reads such tables.
+
+    It is empty if there is no such column.
+    """
     if sp.issparse(X) or len(getattr(X, "shape", ())) != 2:
         return ""
     names = list(getattr(X, "columns", range(X.shape[1])))
@@ -70,13 +73,13 @@ def column_without_numbers(X: Any) -> str:
 
 
 def is_spread(X: Any) -> bool:
-    """Whether X is a table of Dask, whose rows are elsewhere."""
+    """Whether X is a table of Dask, whose rows are on workers."""
     homes = {kind.__module__.partition(".")[0] for kind in type(X).__mro__}
     return not homes.isdisjoint(("dask", "dask_expr"))
 
 
 def check_table(X: Any) -> Any:
-    """The same for functions that are not estimators."""
+    """`check_rows` for functions that are not estimators."""
     if isinstance(X, Blocks):
         return X.check()
     X = check_pattern(check_container(without_arrow(X)))
@@ -86,7 +89,7 @@ def check_table(X: Any) -> Any:
 
 
 def check_blocks(estimator: Any, X: Blocks, reset: bool) -> Any:
-    """Such a table, if the estimator reads blocks; the names of its columns are kept."""
+    """A table in blocks, if the estimator reads blocks. The estimator learns the column names."""
     if not getattr(estimator, "_reads_blocks", False):
         raise TypeError(
             f"{type(estimator).__name__} needs the rows in memory, and X is a table in blocks. "
@@ -113,12 +116,12 @@ def check_blocks(estimator: Any, X: Blocks, reset: bool) -> Any:
 
 
 def without_arrow(X: Any) -> Any:
-    """A pyarrow table as a data frame; anything else as it is."""
+    """Turn a pyarrow table into a data frame; return anything else unchanged."""
     return X.to_pandas() if hasattr(X, "to_pandas") and hasattr(X, "column_names") else X
 
 
 def check_container(X: Any) -> Any:
-    """X, unless it holds rows in a place that the caller has to name."""
+    """X, or an error if X holds several tables, of which the caller has to name one."""
     if hasattr(X, "obsm") and hasattr(X, "obs"):  # AnnData of the single-cell libraries
         places = [f"X.obsm[{name!r}]" for name in X.obsm]
         ways = ", ".join([*places, "X.X"]) if places else "X.X"
@@ -159,9 +162,9 @@ def holds_vectors(column: Any) -> bool:
 
 
 def check_pattern(X: Any) -> Any:
-    """X, if its `indices` and `indptr` (where it is CSR or CSC) lie inside the matrix.
+    """X, or an error if it is CSR or CSC and its `indices` or `indptr` lie outside of the matrix.
 
-    scipy does not look at them, and the kernels would read and write beyond their arrays.
+    scipy does not check them, and the kernels would read and write beyond the ends of arrays.
     """
     if not sp.issparse(X) or X.format not in ("csr", "csc"):
         return X
@@ -180,7 +183,7 @@ def check_pattern(X: Any) -> Any:
 
 
 def canonical(X: Any) -> Any:
-    """CSR in order, without duplicates, float32 or float64; the caller's own is not touched."""
+    """CSR with sorted indices and without duplicates, float32 or float64. X is not changed."""
     if not sp.issparse(X):
         return X
     X = sp.csr_array(X)
@@ -193,7 +196,7 @@ def canonical(X: Any) -> Any:
 
 
 def dense(X: Any, who: str) -> np.ndarray:
-    """For algorithms that need the rows dense."""
+    """X as a dense array, for algorithms that cannot use a sparse matrix."""
     if not sp.issparse(X):
         return X
     n, d = X.shape
@@ -207,7 +210,7 @@ def dense(X: Any, who: str) -> np.ndarray:
 
 
 def check_weight(sample_weight: Any, n: int) -> np.ndarray | None:
-    """Weights as float64, or None where all are one."""
+    """Weights as float64, or None if all weights are 1."""
     if sample_weight is None:
         return None
     if isinstance(sample_weight, Real) and not isinstance(sample_weight, bool):
@@ -237,7 +240,7 @@ def check_weight(sample_weight: Any, n: int) -> np.ndarray | None:
 
 
 def rows_of_zeros(X: Any) -> np.ndarray:
-    """Which rows of X have no direction."""
+    """Whether each row of X is zero, so that it has no direction."""
     if sp.issparse(X):
         return np.asarray(abs(X).max(axis=1).toarray().ravel() == 0)
     return np.concatenate([~X[a : a + 8192].any(axis=1) for a in range(0, X.shape[0], 8192)])
@@ -248,7 +251,7 @@ def weight_of_directions(
 ) -> Any:
     """For metric="cosine": rows of zeros have no direction, so their weight becomes 0.
 
-    `up`: so many calls between the user's and this one are not `fit` itself.
+    `up`: the number of calls between `fit` and this function, for the line that a warning names.
     """
     zero = rows_of_zeros(X)
     if not zero.any():

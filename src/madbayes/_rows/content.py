@@ -1,7 +1,7 @@
-"""A random order of rows that depends on what the rows are, not on where they stand in the table.
+"""A random order of rows that depends on the values of the rows, not on their places in the table.
 
-Every draw of rows (samples, halves, seeds of clusters) is made from rows in this order, so that a
-table and the same table with its rows shuffled give the same draws, hence the same clusters.
+Every draw of rows (samples, halves, seeds of clusters) is made from rows in this order. So a table
+and its shuffled copy give the same draws, and hence the same clusters.
 
 1. *Hash.* Each value, as a whole number between the least and the largest of its column (so that
    units and origin do not matter), is mixed with a random number of the column, and the results are
@@ -24,10 +24,10 @@ ODD = np.uint64(0x9E3779B97F4A7C15)  # 2^64 divided by the golden ratio, odd: sp
 
 
 def content_order(X: Any, weight: np.ndarray | None, seed: int) -> np.ndarray:
-    """The positions of the rows of X in a random order that their content and the seed decide.
+    """The positions of the rows of X in a random order that depends on their values and the seed.
 
-    Rows of weight 0 come last: without them, the order of the others is the same. Many rows on disk
-    are not read for this: their order depends on their positions.
+    Rows of weight 0 come last, so that they do not change the order of the others. Many rows on
+    disk are not read for this; their order depends on their positions.
     """
     n = X.shape[0]
     if on_disk(X) and n * X.shape[1] > DISK_VALUES:
@@ -56,7 +56,7 @@ def hash_rows(X: Any) -> np.ndarray:
     if sp.issparse(X):
         X = X.tocsr()
         low, high = (getattr(X, name)(axis=0).toarray().ravel() for name in ("min", "max"))
-        zero = hashed(np.zeros(d), low, high, factor)  # what a value that is not stored would add
+        zero = hashed(np.zeros(d), low, high, factor)  # what a zero that is not stored would add
         j = X.indices
         sums = np.zeros(len(X.data) + 1, np.uint64)
         np.cumsum(hashed(X.data, low[j], high[j], factor[j]) - zero[j], out=sums[1:])
@@ -71,7 +71,7 @@ def hash_rows(X: Any) -> np.ndarray:
 
 
 def hashed(values: Any, low: np.ndarray, high: np.ndarray, factor: np.ndarray) -> np.ndarray:
-    """1. What each value adds to the hash of its row; all sums wrap around."""
+    """1. The number that each value adds to the hash of its row (modulo 2^64)."""
     low = low.astype(np.float64)
     width = high - low
     scale = np.divide(
@@ -82,7 +82,7 @@ def hashed(values: Any, low: np.ndarray, high: np.ndarray, factor: np.ndarray) -
 
 
 def mix(numbers: np.ndarray) -> np.ndarray:
-    """In place: each bit of the result depends on all bits."""
+    """Mix in place, so that each bit of the result depends on all bits."""
     numbers ^= numbers >> np.uint64(32)
     numbers *= ODD
     numbers ^= numbers >> np.uint64(29)

@@ -1,9 +1,9 @@
-"""Functions mapped over shares of rows where Dask has them, and its troubles in words.
+"""The executor of Dask tables: it maps functions over shares where the rows are.
 
-Everything here is built from `dask.delayed`, so any scheduler will do: threads of this process, or
-the workers of the active client. What `keep` returns stays where it was computed; if a worker dies,
-the scheduler computes it again from what it was computed from, which is why tasks never change
-their arguments.
+Everything is built from `dask.delayed`, so any scheduler works: threads of this process, or the
+workers of the active client. The results of `keep` stay where they were computed. If a worker dies,
+the scheduler computes its results again from their inputs; so a task never changes its arguments.
+`in_words` turns errors of Dask into messages with a way out.
 """
 
 import uuid
@@ -24,11 +24,11 @@ LARGE_GRAPH = "distributed.admin.large-graph-warning-threshold"  # centres are p
 
 
 class Lost(RuntimeError):
-    """The computation cannot go on, and it is not the data's fault."""
+    """The cluster has failed, so the computation cannot go on; the data are not the reason."""
 
 
 def task(function: Function, *args: Any) -> Any:
-    """`function(*args)`, later and elsewhere; arguments may be other tasks."""
+    """A task that will compute `function(*args)`; arguments may be other tasks."""
     return delayed(function, pure=False)(*args)
 
 
@@ -38,12 +38,12 @@ def in_one_thread(function: Function, *args: Any) -> Any:
 
 
 def on_a_copy(function: Function, share: Any, state: Any, *args: Any) -> Any:
-    """`function` may write into the state that it is given."""
+    """Call `function` with a copy of the state, because it may write into it."""
     return in_one_thread(function, share, state.copy(), *args)
 
 
 def work(function: Function, *args: Any, through: Function = in_one_thread) -> Any:
-    """The same for the functions of an algorithm, under their name, each in one thread."""
+    """A task for a function of an algorithm. It has the function's name and uses one thread."""
     key = f"{getattr(function, '__name__', 'work')}-{uuid.uuid4().hex}"
     return delayed(through, pure=False)(function, *args, dask_key_name=key)
 
@@ -68,7 +68,7 @@ class Workers(Executor):
         return keep([work(function, *each, *args, through=on_a_copy) for each in pairs])
 
     def once(self, function: Function, *args: Any) -> Any:
-        """A task of the call that it is an argument of."""
+        """A task that computes the value once, for all tasks that take it as an argument."""
         return work(function, *args)
 
     def fetch(self, results: Items) -> list:
@@ -77,7 +77,7 @@ class Workers(Executor):
     def tree(
         self, leaf: Function, merge: Function, states: Items, sizes: Sequence[int], *args: Any
     ) -> Any:
-        """Values of segments meet on the workers, in the order in which one machine adds them."""
+        """Add up values of segments on the workers, in the order in which one machine adds them."""
         level = [work(leaf, state, *args) for state in states]
         ends = list(accumulate(sizes))
         spans = list(zip([0, *ends], ends, strict=False))
@@ -98,13 +98,13 @@ ON_WORKERS = Workers()
 
 
 def keep(tasks: Sequence[Any]) -> list[Any]:
-    """Compute, and leave the results where they are."""
+    """Compute the tasks, and leave the results on the workers."""
     with in_words(), large_graphs():
         return list(dask.persist(*tasks))
 
 
 def fetch(tasks: Sequence[Any]) -> list[Any]:
-    """Compute, and bring the results here; of many, by way of fewer."""
+    """Compute the tasks, and bring the results to this process; many are first put together."""
     tasks = list(tasks)
     depth = 0
     while len(tasks) > 4 * MAX_SEGMENTS:
@@ -120,10 +120,10 @@ def fetch(tasks: Sequence[Any]) -> list[Any]:
 
 
 def large_graphs() -> Any:
-    """No warning about centres in the graph; without a client nobody would warn.
+    """Settings under which a client does not warn about centres in the graph.
 
-    Nothing is set then: `distributed` may be imported for the first time in between, which replaces
-    the part of Dask's settings that would be restored.
+    Without a client nobody warns, and no setting is changed: `distributed` may be imported for the
+    first time meanwhile, and would replace the settings that have to be restored.
     """
     return dask.config.set({LARGE_GRAPH: "1 GB"}) if remote() else nullcontext()
 
@@ -133,12 +133,12 @@ def pack(*parts: Any) -> tuple:
 
 
 def same(value: Any) -> Any:
-    """As a task: a value that many tasks need, sent once."""
+    """Return the value. As a task, this sends a value once that many tasks need."""
     return value
 
 
 def client() -> Any:
-    """The active client of Dask; None: another scheduler does the work."""
+    """The active client of Dask, or None if another scheduler runs the tasks."""
     owner = getattr(get_scheduler(), "__self__", None)
     return owner if type(owner).__module__.startswith("distributed.") else None
 
@@ -149,7 +149,7 @@ def remote() -> bool:
 
 
 def shares_wanted() -> int:
-    """So many shares keep everybody busy: two for each thread."""
+    """The number of shares that keeps all threads of the workers busy: two for each thread."""
     active = client()
     threads = count_jobs(None) if active is None else sum(active.nthreads().values())
     return 2 * max(1, threads)
@@ -157,7 +157,7 @@ def shares_wanted() -> int:
 
 @contextmanager
 def in_words() -> Iterator[None]:
-    """What Dask raises when a cluster falls apart, with a way out."""
+    """Turn the errors that Dask raises when a cluster fails into messages with a way out."""
     try:
         yield
     except Exception as error:

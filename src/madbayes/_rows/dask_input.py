@@ -1,4 +1,4 @@
-"""From what the user gave to a checked table: arrays and data frames of any chunks, and weights."""
+"""Turn Dask arrays and data frames of any chunks, and weights, into a checked `DaskRows`."""
 
 import warnings
 from itertools import pairwise
@@ -22,7 +22,7 @@ from madbayes._rows.rows import NO_WEIGHT, Cut, Rows, Share, overlaps, segments
 
 
 def open_dask(model: Any, X: Any, sample_weight: Any = None, *, unit: bool = False) -> DaskRows:
-    """X and the weights, checked, in segments. `model` learns the number and names of columns."""
+    """The checked rows of X and their weights. `model` learns the number and names of columns."""
     names = None if hasattr(X, "chunks") else X._meta
     X, chunks = as_array(X)
     head = np.empty((0, X.shape[1])) if names is None else names
@@ -51,7 +51,7 @@ def open_dask(model: Any, X: Any, sample_weight: Any = None, *, unit: bool = Fal
     ]
     if remote():
         shares = keep(shares)
-        fetch([task(len, share) for share in shares])  # complaints about X come first
+        fetch([task(len, share) for share in shares])  # errors in X come before others
     kept = Rows(np.empty((1, 1), dtype)).dtype
     weighted = sample_weight is not None
     table = DaskRows(shares, spans, cuts, n, X.shape[1], kept, chunks, weighted)
@@ -67,7 +67,7 @@ def first_share(cuts: list[Cut], start: int, weight: np.ndarray, *parts: np.ndar
 
 
 def weight_directions(table: DaskRows) -> DaskRows:
-    """`_rows.checks.weight_of_directions`."""
+    """`_rows.checks.weight_of_directions` for a Dask table."""
     zero = table.executor.ask(zeros, table.shares)
     number = sum(each.size for each in zero)
     if number == table.n:
@@ -88,12 +88,12 @@ def weight_directions(table: DaskRows) -> DaskRows:
 
 
 def zeros(share: Share) -> np.ndarray:
-    """Rows without a direction."""
+    """Whether each row of the share is zero, so that it has no direction."""
     return np.flatnonzero(~share.rows.X.any(axis=1))
 
 
 def of_directions(share: Share, zero: np.ndarray, weighted: bool) -> Share:
-    """Rows of length 1, zeros without weight."""
+    """The share with rows of length 1 and weight 0 for rows of zeros."""
     weight = share.weight
     if weighted:
         weight = share.weights().copy()
@@ -102,7 +102,7 @@ def of_directions(share: Share, zero: np.ndarray, weighted: bool) -> Share:
 
 
 def as_array(X: Any) -> tuple[Any, tuple[int, ...]]:
-    """A two-dimensional array whose chunks have whole rows and known sizes; the rows of each."""
+    """A two-dimensional array whose chunks hold whole rows, and each chunk's number of rows."""
     if not hasattr(X, "chunks"):
         wrong = [name for name, kind in X.dtypes.items() if not is_number(kind)]
         if wrong:
@@ -154,7 +154,7 @@ def plain_type(kind: Any) -> np.dtype:
 
 
 def numbers_of(frame: Any, plain: dict[Any, np.dtype]) -> Any:
-    """A chunk in these types; a gap is NaN, which `load` complains about."""
+    """A chunk in these types. A missing value becomes NaN, for which `load` raises an error."""
     changed = {
         name: frame[name].to_numpy(kind, **({} if kind.kind != "f" else {"na_value": np.nan}))
         for name, kind in plain.items()
@@ -164,7 +164,7 @@ def numbers_of(frame: Any, plain: dict[Any, np.dtype]) -> Any:
 
 
 def load(block: Any, declared: str, dtype: str, at: int, start: int, d: int) -> np.ndarray:
-    """One chunk, checked; complaints say which."""
+    """One checked chunk. An error message names the chunk."""
     here = f"chunk {at} of X (from row {start} on)"
     if not isinstance(block, np.ndarray):
         raise TypeError(

@@ -1,9 +1,9 @@
-"""A Dask array or data frame as shares of rows on the workers: `Rows` for rows that are elsewhere.
+"""A Dask array or data frame as a table of shares that stay on the workers.
 
-The rows are cut into the segments of one machine (`_rows.rows.segments`), whatever the chunks
-are, so that every sum is made of the same parts. A share is one or more segments: as many as fit
-the number of workers, since every task costs the scheduler some time. Neighbouring chunks are
-joined for that once, when a fit begins; shares stay on their workers from then on.
+The rows are cut into the same segments as on one machine (`_rows.rows.segments`), whatever the
+chunks are, so that every sum has the same parts. A share is one or more segments. The number of
+shares depends on the number of workers, because every task costs the scheduler some time. When a
+fit begins, neighbouring chunks are joined into shares; from then on the shares stay on the workers.
 """
 
 from collections.abc import Callable
@@ -25,12 +25,12 @@ from madbayes._rows.rows import (
     worth_arranging,
 )
 
-SHARE_BYTES = 2**27  # of rows; a segment can be more
+SHARE_BYTES = 2**27  # bytes of rows in a share, at most, unless a single segment has more
 
 
 @dataclass(frozen=True)
 class DaskRows:
-    """Rows in shares; `chunks` are the numbers of rows of each chunk of X."""
+    """Rows in shares on the workers; `chunks` are the numbers of rows of the chunks of X."""
 
     shares: list[Any]  # tasks that give a `Share` each
     spans: list[Cut]  # the rows of each share
@@ -41,7 +41,7 @@ class DaskRows:
     chunks: tuple[int, ...]
     weighted: bool = False
     unit: bool = False
-    order: list[Any] | None = None  # of rows that `arranged` moved
+    order: list[Any] | None = None  # the places in X of rows that `arranged` moved
 
     executor = ON_WORKERS
     in_memory = False
@@ -62,7 +62,7 @@ class DaskRows:
         return self._take(Share.take, index, np.empty((index.size, self.d)))
 
     def take_kept(self, index: np.ndarray) -> np.ndarray:
-        """Rows in the type that they are kept in, whatever their length."""
+        """Rows in the type of the table, not scaled to length 1."""
         return self._take(kept, index, np.empty((index.size, self.d), self.dtype))
 
     def take_weights(self, index: np.ndarray) -> np.ndarray:
@@ -81,7 +81,7 @@ class DaskRows:
         return out
 
     def here(self) -> Rows:
-        """All rows, in this process; for tables that are small."""
+        """All rows, copied into this process; for small tables."""
         parts = fetch([task(rows_of, share, 0, self.n) for share in self.shares])
         X, weight = (np.concatenate(column) for column in zip(*parts, strict=True))
         return Rows(X, unit=self.unit, weight=weight if self.weighted else None)
@@ -91,14 +91,14 @@ class DaskRows:
         weight = self.take_weights(index) if self.weighted else None
         return Rows(self.take(index), weight=weight)
 
-    # What is known of the rows
+    # Values of rows (labels, for example)
 
     def join(self, parts: list[Any]) -> list[Any]:
-        """What is known of the rows of each share stays where it is."""
+        """The values of each share, unchanged: they stay on the workers."""
         return parts
 
     def public(self, values: Any, dtype: Any = np.int32, *columns: int) -> Any:
-        """What is known of all rows as a lazy array, in the chunks of X."""
+        """The values of all rows as a lazy array, in the chunks of X."""
         if isinstance(values, np.ndarray):
             return da.from_array(values, chunks=(self.chunks, *values.shape[1:]))
         parts = [
@@ -125,7 +125,7 @@ class DaskRows:
         return replace(self, shares=keep(shares), spans=spans, cuts=cuts)
 
     def change(self, function: Callable[..., Share], *args: list[Any], **new: Any) -> "DaskRows":
-        """The table of function(share, arg of the share, …)."""
+        """The table whose shares are function(share, argument of this share, …)."""
         whole = zip(self.shares, *args, strict=True)
         shares = [task(function, *each) for each in whole]
         return replace(self, shares=keep(shares) if remote() else shares, **new)
@@ -153,7 +153,7 @@ class DaskRows:
         return replace(self, shares=keep(shares), order=[whole])
 
     def restored(self, values: list[Any]) -> list[Any]:
-        """What each share says of its rows, in the order of X."""
+        """The values of the shares, in the order of the rows of X."""
         if self.order is None:
             return values
         if self.n > ARRANGE_AT_ONCE:
@@ -183,7 +183,7 @@ class OnWorkers(da.Array):
 
 
 def bundle(cuts: list[Cut], count: int) -> list[Cut]:
-    """Neighbouring segments together, as few as give so many shares."""
+    """Put neighbouring segments together, so that there are about `count` shares."""
     groups = np.array_split(np.arange(len(cuts)), max(1, min(count, len(cuts))))
     return [(cuts[group[0]][0], cuts[group[-1]][1]) for group in groups]
 
@@ -211,7 +211,7 @@ def make_share(X: np.ndarray, weight: np.ndarray, cuts: list[Cut], start: int, u
 
 
 def kept(share: Share, at: np.ndarray) -> np.ndarray:
-    """Some rows as they are, whatever their length."""
+    """Some rows, not scaled to length 1."""
     return share.rows.X[at]
 
 
@@ -237,7 +237,7 @@ def as_one(share: Share) -> Share:
 
 
 def order_within(share: Share) -> np.ndarray:
-    """Each segment in an order of its own."""
+    """The order of the rows when each segment is sorted on its own."""
     return np.concatenate([a + spatial_order(share.rows.X[a:b]) for a, b in share.cuts])
 
 
@@ -248,7 +248,7 @@ def in_order(
     b: int | None = None,
     cuts: list[Cut] | None = None,
 ) -> Share:
-    """Rows a to b of that order."""
+    """A share of rows a to b, after the rows were sorted by `order`."""
     rows, some = share.rows, order[a:b]
     weight = rows.weight[some] if rows.weighted else rows.weight
     return make_share(rows.X[some], weight, cuts or share.cuts, share.start + a, rows.unit)

@@ -1,9 +1,9 @@
-"""Where work on shares of rows is done: in the threads of this process, or on workers of Dask.
+"""Executors map functions over shares of rows, in threads of this process or on workers of Dask.
 
-A table of rows (`rows.Rows`, `dask_table.DaskRows`) consists of shares, and has an executor that
-maps functions over them. What is known of the rows of a share is a value, and what happens to it is
-a function: (share, state, …) → state. So every algorithm is written once, and runs wherever the
-rows are. A list of results is in the order of the shares; nothing depends on who made them.
+A table of rows (`rows.Rows`, `dask_table.DaskRows`) consists of shares and has an executor. The
+labels, bounds and sums of a share are a value, its state. Functions (share, state, …) → state
+change it. So every algorithm is written once and runs wherever the rows are. Results are in the
+order of the shares, and do not depend on the thread or worker that computed them.
 """
 
 from collections.abc import Callable, Sequence
@@ -11,26 +11,26 @@ from typing import Any
 
 from madbayes._rows.threads import together
 
-MAX_SEGMENTS = 32  # of a table that is not huge, and sums that are added at a time
+MAX_SEGMENTS = 32  # segments of a table that is not huge; and sums that are added at a time
 
 Function = Callable[..., Any]
 Items = Sequence[Any]  # one for each share
 
 
 class Executor:
-    """Maps functions over lists that have one item for each share: in the threads of the fit.
+    """Maps functions over lists with one item for each share, in the threads of the fit.
 
-    `dask_executor.Workers` does the same where Dask has the rows.
+    `dask_executor.Workers` maps them on the workers of Dask.
     """
 
-    remote = False  # whether results of `map` and `change` are elsewhere, and `fetch` brings them
+    remote = False  # True: results of `map` and `change` are on workers, and `fetch` copies them
 
     def map(
         self, function: Function, *columns: Items, args: tuple = (), brief: bool = False
     ) -> list:
-        """`function(*items, *args)` for each share; the results stay where they are made.
+        """`function(*items, *args)` for each share; the results stay where they are computed.
 
-        `brief`: it takes no time, and threads would only have to be woken for it.
+        `brief`: the function is so quick that threads are not used for it.
         """
         items = list(zip(*columns, strict=True))
         if brief or len(items) == 1:
@@ -40,7 +40,7 @@ class Executor:
     def ask(
         self, function: Function, *columns: Items, args: tuple = (), brief: bool = False
     ) -> list:
-        """The same as `map`, and the results come to this process."""
+        """`map`, with the results copied to this process."""
         return self.fetch(self.map(function, *columns, args=args, brief=brief))
 
     def change(self, function: Function, shares: Items, states: Items, *args: Any) -> list:
@@ -48,16 +48,18 @@ class Executor:
         return self.map(function, shares, states, args=args)
 
     def once(self, function: Function, *args: Any) -> Any:
-        """`function(*args)`, made once for all shares: an item of `args` of one other call."""
+        """`function(*args)`, computed once for all shares, as an argument of one other call."""
         return function(*args)
 
     def fetch(self, results: Items) -> list:
-        """Results of `map`, here."""
+        """The results of `map`, copied to this process."""
         return list(results)
 
     def fold(self, function: Function, total: Any, *columns: Items, every: bool = False) -> list:
-        """`total = function(total, *items)`, one share after the other: the last total, here
-        (`every`: all of them)."""
+        """Compute `total = function(total, *items)` for one share after the other.
+
+        Returns the last total (`every`: all totals), copied to this process.
+        """
         totals = [total]
         for each in zip(*columns, strict=True):
             totals.append(self.once(function, totals[-1], *each))
@@ -66,8 +68,12 @@ class Executor:
     def tree(
         self, leaf: Function, merge: Function, states: Items, sizes: Sequence[int], *args: Any
     ) -> Any:
-        """`leaf(state, *args)` lists a value for each segment (of which a share has so many);
-        `merge` makes one of a list of up to MAX_SEGMENTS neighbours, until one is left: here."""
+        """Merge the values of all segments into one, in a fixed order.
+
+        `leaf(state, *args)` lists one value for each segment of a share; `sizes` are the numbers of
+        segments. `merge` turns up to MAX_SEGMENTS neighbouring values into one, again and again,
+        until one value is left. That value is copied to this process.
+        """
         parts = [part for state in states for part in leaf(state, *args)]
         while len(parts) > 1:
             parts = [merge(parts[i : i + MAX_SEGMENTS]) for i in range(0, len(parts), MAX_SEGMENTS)]

@@ -1,4 +1,4 @@
-"""Where the data lies: its mean, and the shift and scale that the kernels work in."""
+"""The frame of the data: its mean, and the shift and scale that the kernels use."""
 
 from typing import Any, NamedTuple
 
@@ -11,7 +11,7 @@ HUGE = 1e30  # the square of this, times any float32, is a float64
 
 
 class Frame(NamedTuple):
-    """Where the data lies: measured once for a fit."""
+    """The mean of the data, and the shift and scale of the kernels; measured once for a fit."""
 
     mean: np.ndarray  # (d,) float64: the weighted mean
     total_weight: float
@@ -20,7 +20,7 @@ class Frame(NamedTuple):
 
 
 def measure(rows: Any) -> Frame:
-    """The weighted mean, the total weight, and the shift and scale that the kernels work in."""
+    """The weighted mean, the total weight, and the shift and scale that the kernels use."""
     if rows.sparse:
         total = float(rows.weight.sum()) if rows.weighted else float(rows.n)
         sums = rows.X.T @ (rows.weight if rows.weighted else np.ones(rows.n))
@@ -45,7 +45,7 @@ def first_counted(rows: Any) -> int:
 
 
 def first_positive(share: Share) -> int:
-    """The number in the table of the first row of a share that counts; -1: none does."""
+    """The number in the table of the share's first row of positive weight; -1: there is none."""
     at = np.flatnonzero(share.weight > 0)
     return int(share.start + share.first + at[0]) if at.size else -1
 
@@ -66,7 +66,7 @@ def frame_of(centers: np.ndarray, source: Rows) -> Frame | None:
 
 
 def segment_moments(share: Share, origin: np.ndarray) -> list[tuple[np.ndarray, float, float]]:
-    """Of each segment: the sum of its rows about `origin`, their weight, the largest difference."""
+    """For each segment: Σ w (x - origin), the weight, and the largest |x - origin| of a column."""
     found = []
     for cut in share.cuts:
         sums, total, largest = np.zeros(share.rows.d), 0.0, 0.0
@@ -78,7 +78,7 @@ def segment_moments(share: Share, origin: np.ndarray) -> list[tuple[np.ndarray, 
 
 
 def make_frame(origin: np.ndarray, parts: list[tuple[np.ndarray, float, float]]) -> Frame:
-    """What the segments add up to."""
+    """The frame, from the sums of the segments."""
     total = float(sum(part[1] for part in parts))
     largest = float(max(part[2] for part in parts))
     check_spread(largest, total, origin.size)
@@ -94,12 +94,12 @@ def make_frame(origin: np.ndarray, parts: list[tuple[np.ndarray, float, float]])
 
 
 def measure_to_fit(rows: Any) -> Frame:
-    """The same for rows from which centres are to be found: they must not be too close together."""
+    """`measure` for a fit, with an error if the rows are too close together."""
     return check_closeness(measure(rows))
 
 
 def check_closeness(frame: Frame) -> Frame:
-    """Rows that are not the same must differ by more than float64 can square."""
+    """Raise an error if rows differ by so little that the squares of differences underflow."""
     if frame.scale > 1e151:
         raise ValueError(
             f"X spreads over only {1 / frame.scale:.3g}: squared distances would underflow "
@@ -109,7 +109,7 @@ def check_closeness(frame: Frame) -> Frame:
 
 
 def check_reach(centers: np.ndarray, frame: Frame, d: int, of: str = "the centres") -> None:
-    """Squared distances between rows and centres (or what `of` names) must not overflow."""
+    """Raise an error if squared distances between rows and centres (named by `of`) overflow."""
     with np.errstate(over="ignore"):
         reach = float(np.abs(centers - frame.offset).max(initial=0.0)) + 1.0 / frame.scale
         top = np.float64(reach) ** 2 * max(frame.total_weight, 1.0) * d
@@ -121,9 +121,9 @@ def check_reach(centers: np.ndarray, frame: Frame, d: int, of: str = "the centre
 
 
 def shift_for(dtype: np.dtype, frame: Frame) -> np.ndarray:
-    """`offset` in the numbers of the rows, so that float32 rows are shifted without float64.
+    """`offset` in the type of the rows, so that float32 rows are shifted without float64.
 
-    Any place near the mean will do, if rows and centres are shifted by the same.
+    Any point near the mean will do, if rows and centres are shifted by the same point.
     """
     return frame.offset.astype(dtype if frame.scale < 2.0**127 else np.float64)
 

@@ -1,4 +1,4 @@
-"""Parquet files and tables as rows of numbers, a bit at a time."""
+"""Read Parquet files and tables as rows of numbers, in batches."""
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -9,11 +9,11 @@ import numpy as np
 
 from madbayes._rows.blocks import Part, rows_at_once
 
-BATCH_VALUES = 2**21  # decoded at a time
+BATCH_VALUES = 2**21  # rows × columns that are decoded at a time
 
 
 def arrow() -> Any:
-    """pyarrow, which is not needed for anything else."""
+    """pyarrow, or an error that says how to install it."""
     try:
         import pyarrow
         import pyarrow.parquet
@@ -81,7 +81,7 @@ class ParquetFile:
 
 
 def choose(schema: Any, columns: Sequence[str] | None, name: str) -> list[str]:
-    """The columns to read, or complain."""
+    """The columns to read, or an error if there are none or if one is missing."""
     if columns is None:
         found = [field.name for field in schema if number_type(field.type) is not None]
         if not found:
@@ -159,7 +159,7 @@ def values(cells: Any) -> np.ndarray:
 
 
 def numbers(block: Any, name: str, columns: Sequence[str] | None = None) -> np.ndarray:
-    """A block that somebody handed out, as a 2-d array of numbers."""
+    """A block that a user's function returned, as a 2-d array of numbers."""
     if hasattr(block, "column_names") and hasattr(block, "schema"):  # of pyarrow
         batch = block.combine_chunks().to_batches() if hasattr(block, "to_batches") else [block]
         names = choose(block.schema, columns, name)

@@ -1,7 +1,8 @@
-"""How far a fit is, for whoever listens.
+"""The progress of a fit, reported to a listener.
 
-A fit tells its stages ("searching": 40 of 100 clusters settled). Without a listener that costs next
-to nothing. A listener belongs to the thread that set it, so that fits side by side do not mix.
+A fit reports its stages ("searching": 40 of 100 clusters settled). Without a listener a report
+costs next to nothing. A listener belongs to the thread that set it, so that the reports of fits in
+several threads do not mix.
 """
 
 import functools
@@ -20,7 +21,7 @@ _listener: ContextVar[Listener | None] = ContextVar("listener", default=None)
 
 @contextmanager
 def listening(listener: Listener) -> Iterator[None]:
-    """Fits of this thread tell `listener` how far they are."""
+    """Inside this context, fits of this thread report their progress to `listener`."""
     token = _listener.set(listener)
     try:
         yield
@@ -29,7 +30,7 @@ def listening(listener: Listener) -> Iterator[None]:
 
 
 class Stage:
-    """One stage of a fit; `total` is how much there is to do, as far as one can tell."""
+    """One stage of a fit; `total` is the amount of work, as far as it is known."""
 
     def __init__(self, name: str, total: int | None = None) -> None:
         self.name, self.total = name, total
@@ -39,13 +40,13 @@ class Stage:
         self.at(0)
 
     def at(self, done: int, total: int | None = None) -> None:
-        """So much is done."""
+        """Report that `done` of `total` is done."""
         self._done, self.total = done, total or self.total
         if self._listener is not None:
             self._listener(self.name, done, self.total)
 
     def step(self) -> None:
-        """One more is done; from any thread."""
+        """Report that one more is done; any thread may call it."""
         if self._listener is None:
             return
         with self._lock:
@@ -54,7 +55,7 @@ class Stage:
 
 @functools.cache  # once in a process
 def tell_of_compiling() -> None:
-    """Say that kernels are being compiled, which is a wait without a visible cause."""
+    """Report that kernels are being compiled, because the user sees no other cause of the wait."""
     logging.getLogger("madbayes").info(
         "compiling, once per installation (python -m madbayes.compile does it beforehand)"
     )

@@ -1,6 +1,6 @@
 """One pass over a block of rows: sums, errors, offers of new centres.
 
-On few values numpy adds up the same, in the same order: nobody waits for a kernel to be compiled.
+Few values are added up by numpy, in the same order, so that no kernel has to be compiled for them.
 """
 
 import numpy as np
@@ -9,7 +9,7 @@ from madbayes._jit import kernel
 from madbayes._jit.constants import DOWN, UP
 from madbayes._rows.distance import add_row, sqdist
 
-SMALL_ARRAY = 2**16  # values up to which numpy is soon enough, and no kernel has to be compiled
+SMALL_ARRAY = 2**16  # values up to which numpy is quick enough, and no kernel has to be compiled
 NONE = np.empty(0)  # no weights, or no room for results
 
 
@@ -39,7 +39,7 @@ def moments(X, weight, origin, total):
 
 @kernel
 def moments_of_many(X, weight, origin, total, farthest):
-    """The same, to the bit; the largest of each column, which LLVM makes into vectors."""
+    """`moments`, equal to the bit. It keeps the largest value of each column, for vector code."""
     weighted = weight.shape[0] > 0
     sum_weight = 0.0
     for i in range(X.shape[0]):
@@ -168,7 +168,7 @@ def open_clusters(X, weight, labels, exact, penalty, limit, opened):
 
 @kernel
 def offer(X, first, new, opened_at, half_gap, exact, scale, k_old, rows, tally):
-    """Rows first, first + 1, … may move to the new centres that were opened before or by them.
+    """Move rows first, first + 1, … to nearer new centres that they or earlier rows opened.
 
     `half_gap[c, m]` is half the distance between centre c and new centre m, scaled: a row nearer to
     its centre than that cannot be nearer to m.

@@ -1,10 +1,9 @@
-"""Rows from any source, handed out in blocks that the kernels can read.
+"""Rows from any source, in blocks that the kernels can read.
 
-A kernel sees a C-contiguous, read-only block of float32 or float64. Arrays that already look like
-that (memory-mapped ones too) are handed out as views; anything else (Fortran order, strides, small
-integers, CSR, a permutation of the rows, files) is copied block by block, never as a whole. Where
-blocks end depends on the number of columns alone, so that sums over them are the same to the bit
-for any source.
+A kernel reads a C-contiguous, read-only block of float32 or float64. If an array (or a memory map)
+has this form, its blocks are views. Anything else (Fortran order, strides, small integers, CSR, a
+permutation of the rows, files) is copied block by block, never as a whole. The ends of the blocks
+depend on the number of columns only, so that sums over blocks are equal to the bit for any source.
 """
 
 import copy
@@ -23,7 +22,7 @@ Cut = tuple[int, int]  # the first row, and the row behind the last
 
 NO_WEIGHT = np.empty(0)
 SEGMENT_ROWS = 2**21  # rows of a segment of one that is
-DIRECT_COLUMNS = 6  # up to here plain distances beat the matrix product
+DIRECT_COLUMNS = 6  # up to this many columns plain distances are quicker than matrix products
 ARRANGE_ROWS = 4096  # fewer rows are not worth sorting
 ARRANGE_AT_ONCE = 2**24  # more of them are sorted within their segments
 DISK_VALUES = 2**25  # rows on disk up to this size may be copied into memory
@@ -38,8 +37,8 @@ class Rows:
     matrix the values are copied for that, the pattern is not.
     """
 
-    executor = HERE  # what is done with the shares is done in this process
-    order: np.ndarray | None = None  # where the rows are in X, if `arranged` moved them
+    executor = HERE  # functions run in this process
+    order: np.ndarray | None = None  # the places of the rows in X, if `arranged` moved them
 
     def __init__(
         self,
@@ -68,12 +67,12 @@ class Rows:
         self.views: dict[Cut, Any] = {}  # pieces of rows that need no copy, kept by who asks
 
     def __sizeof__(self) -> int:
-        """Bytes; Dask asks, to know what a worker holds."""
+        """The size in bytes, which Dask uses to know how much memory a worker uses."""
         size = self.X.data.nbytes if self.sparse else getattr(self.X, "nbytes", 0)
         return int(size + self.weight.nbytes)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Without the views, which would be sent as rows of their own."""
+        """The state without the views, which would be pickled as copies of the rows."""
         return {**self.__dict__, "views": {}}
 
     @property
@@ -108,7 +107,7 @@ class Rows:
 
     @property
     def kept(self) -> bool:
-        """Are blocks views of float64, which may be kept?"""
+        """Whether blocks are views of float64, which may be kept."""
         X, as_given = self.X, self.permutation is None and not self.unit
         return as_given and isinstance(X, np.ndarray) and X.dtype == float and X.flags.c_contiguous
 
@@ -136,11 +135,11 @@ class Rows:
         return other
 
     def arranged(self) -> "Rows":
-        """In an order in which neighbours lie close together, where that pays."""
+        """The rows in an order in which neighbours lie close together, if this saves time."""
         return arrange(self)
 
     def shuffled(self, rng: np.random.RandomState) -> "Rows":
-        """In a random order."""
+        """The rows in a random order."""
         order = rng.permutation(self.n)
         weight = self.weight[order] if self.weighted else None
         other = Rows(self.X, order, unit=self.unit, weight=weight)
@@ -156,15 +155,15 @@ class Rows:
         return Rows(self.take(index), weight=self.weight[index] if self.weighted else None)
 
     def join(self, parts: list[np.ndarray]) -> np.ndarray:
-        """What is known of the rows of each share, as one array."""
+        """The values of the rows of all shares (labels, for example), as one array."""
         return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
     def restored(self, values: np.ndarray) -> np.ndarray:
-        """What is known of all rows, in the order of X."""
+        """The values of all rows, in the order of X."""
         return restore(values, self.order)
 
     def public(self, values: Any) -> Any:
-        """What is known of all rows, as an attribute of a model."""
+        """The values of all rows, as an attribute of a model."""
         return values
 
     def _get(self, index: Any) -> np.ndarray:
@@ -178,8 +177,8 @@ class Rows:
 class Share(NamedTuple):
     """One or more neighbouring segments: the rows that one call of a function works on.
 
-    `cuts` are numbers of rows of `rows`, whose row 0 is row `start` of the whole table. What is
-    known of the rows of a share is kept in arrays that begin with its first row.
+    `cuts` are ranges of rows of `rows`, whose row 0 is row `start` of the whole table. Labels and
+    bounds of a share are in arrays that begin with the first row of the share.
     """
 
     rows: Rows
@@ -200,7 +199,7 @@ class Share(NamedTuple):
         return self.rows.weight[self.first : self.last]
 
     def weights(self) -> np.ndarray:
-        """The same, with ones written out."""
+        """The weights of the rows of this share, also if all are one."""
         return self.weight if self.rows.weighted else np.ones(self.last - self.first)
 
     def blocks(self, cut: Cut | None = None) -> Iterator[tuple[slice, np.ndarray, np.ndarray]]:
@@ -210,7 +209,7 @@ class Share(NamedTuple):
                 yield slice(i - self.first, j - self.first), block, self.rows.weight[i:j]
 
     def block_cuts(self) -> Iterator[Cut]:
-        """Where the blocks of the share are in `rows`, without reading them."""
+        """The ranges of the blocks of the share in `rows`, without reading the blocks."""
         step = rows_at_once(self.rows.d)
         for first, last in self.cuts:
             yield from ((a, min(last, a + step)) for a in range(first, last, step))
@@ -233,7 +232,7 @@ def unit_rows(X: np.ndarray) -> np.ndarray:
 
 
 def unit_csr(X: Any) -> Any:
-    """The same for a CSR matrix."""
+    """`unit_rows` for a CSR matrix."""
     size = np.diff(X.indptr)
     largest = abs(X).max(axis=1).toarray().ravel().astype(np.float64)
     data = X.data / np.repeat(or_one(largest), size)
@@ -270,10 +269,10 @@ def on_disk(X: Any) -> bool:
 
 
 def segments(n: int, k: float) -> list[tuple[int, int]]:
-    """Cut 0..n into segments that keep sums of their own.
+    """Cut 0..n into segments, each of which has its own sums.
 
-    The cuts depend on n and k alone, so the order of every sum is the same for any number of
-    threads; there are few of them, so their k×d sums stay small beside the rows.
+    The cuts depend on n and k only, so the order of every sum is the same for any number of
+    threads. There are few segments, so that their k×d sums are small compared with the rows.
     """
     most = max(MAX_SEGMENTS, n // SEGMENT_ROWS)
     count = max(1, min(most, n // 1024, int(n / (8 * max(k, 1)))))
@@ -284,7 +283,10 @@ def segments(n: int, k: float) -> list[tuple[int, int]]:
 
 
 def overlaps(old: list[Cut], new: list[Cut]) -> list[list[tuple[int, int, int]]]:
-    """For each new range its parts in old ones: (which, from, to), counted from their begin."""
+    """For each new range, its parts in old ranges: (number of the old range, from, to).
+
+    `from` and `to` are counted from the first row of the old range.
+    """
     starts, ends = np.array(old).T
     out = []
     for a, b in new:
@@ -301,10 +303,11 @@ def overlaps(old: list[Cut], new: list[Cut]) -> list[list[tuple[int, int, int]]]
 
 
 def arrange(rows: Rows) -> Rows:
-    """Rows in an order in which neighbours lie close together, where that pays.
+    """Rows in an order in which neighbours lie close together, if this saves time.
 
-    Only for arrays of few columns, whose copy is small, and for algorithms that do not ask for an
-    order. `order` of the result tells where the rows were (None: as given).
+    This is only for arrays of few columns, whose copy is small, and for algorithms whose result
+    does not depend on the order. `order` of the result has the places of the rows in X (None: the
+    order is the given one).
     """
     X, (n, d) = rows.X, rows.X.shape
     stays = rows.sparse or (n * d > ARRANGE_VALUES and on_disk(X))
@@ -346,15 +349,18 @@ def spatial_order(X: np.ndarray) -> np.ndarray:
 
 
 def cells_of(x: np.ndarray, edges: np.ndarray) -> np.ndarray:
-    """`np.searchsorted(edges, x)`, with a table for most: equal steps from the least x to the
-    largest, of which few have an edge in them."""
+    """`np.searchsorted(edges, x)`, by a table for most values.
+
+    The table has equal steps from the least x to the largest. Only for values in the few steps that
+    contain an edge is the edge searched.
+    """
     low, steps = x.min(), 8 * len(edges)
     with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
         factor = steps / (x.max() - low)
     if not 0 < factor < np.inf:
         return np.searchsorted(edges, x)
 
-    def step(x: np.ndarray) -> np.ndarray:  # never falls, so rounding does no harm
+    def step(x: np.ndarray) -> np.ndarray:  # monotone, so rounding does no harm
         return np.minimum((x - low) * factor, steps).astype(np.int32)
 
     edge, of = np.bincount(step(edges), minlength=steps + 1), step(x)

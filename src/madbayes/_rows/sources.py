@@ -1,10 +1,9 @@
-"""Rows that are not in memory: files, and whatever hands out blocks, as one table.
+"""Rows that are not in memory, as one table: files, and functions that return blocks.
 
-`blocks(...)` finds out how many rows and columns there are and of which type. What has to be
-decoded or can be read only once (Parquet, iterators) is written once, as plain numbers, to a
-temporary file that is then mapped into memory: every pass after that is as quick as on an array,
-and what happens to the sources no longer matters. NumPy files, and blocks that can be asked for one
-by one, are read where they are.
+`blocks(...)` finds the numbers of rows and columns, and their type. Sources that must be decoded or
+can be read only once (Parquet, iterators) are written once, as plain numbers, to a temporary file
+that is then mapped into memory. So every pass is as quick as on an array, and later changes of the
+sources do not matter. NumPy files, and blocks that single functions return, are not copied.
 """
 
 import glob
@@ -182,7 +181,7 @@ def differ(first: Any, other: Any) -> str:
 
 
 def watch(path: Path) -> Callable[[], None]:
-    """A function that complains when the file is no longer what it was."""
+    """A function that raises an error if the file has changed meanwhile."""
 
     def state() -> tuple[int, int]:
         found = path.stat()
@@ -233,7 +232,7 @@ def spooled(
     folder: str,
     size: int = 0,
 ) -> Blocks:
-    """The blocks in a temporary file without a name, which ends with the process."""
+    """The blocks in a temporary file without a name, which is deleted when the process ends."""
     free = shutil.disk_usage(folder).free
     if size > free:
         raise OSError(
@@ -262,7 +261,7 @@ def spooled(
 
 
 def scratch(shape: tuple[int, ...], dtype: Any, folder: str | None = None) -> np.ndarray:
-    """Room for a table in a temporary file; all of it is there, or it is an error now."""
+    """An array for a table, in a temporary file. A full disk raises an error at once."""
     file: Any = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115  it lives as long as its map
     size = int(np.prod(shape)) * np.dtype(dtype).itemsize
     if hasattr(os, "posix_fallocate"):  # a full disk would otherwise end the process later on
@@ -271,7 +270,7 @@ def scratch(shape: tuple[int, ...], dtype: Any, folder: str | None = None) -> np
 
 
 def check_folder(spool: Any) -> str | None:
-    """The folder for the temporary file, None for none."""
+    """The folder for the temporary file, or None if no file is to be written."""
     if isinstance(spool, bool):
         return tempfile.gettempdir() if spool else None
     if not isinstance(spool, str | os.PathLike):

@@ -1,8 +1,8 @@
-"""Shares one after another, several of them at a time (optimistic concurrency, Pan et al. 2013).
+"""Run a serial step on several shares at a time (optimistic concurrency, Pan et al. 2013).
 
-A printed algorithm may be serial: a row sees what rows before it opened. Shares are worked on at
-the same time as if those before them opened nothing. The first share that opened something was
-right, and so were those before it; those behind it begin again with what it opened.
+In some printed algorithms a row sees what the rows before it opened. Several shares are computed at
+the same time, as if none of them opened anything. The results are right up to and including the
+first share that opened something. The shares after it are computed again, with what it opened.
 """
 
 from collections.abc import Callable
@@ -22,10 +22,11 @@ def in_turn(
     args: tuple,
     opens: bool,
 ) -> tuple[list[Any], np.ndarray, list[Any]]:
-    """`function(share, state, known, *args)` leaves the state alone and returns a new one, the
-    rows to put behind those of `known`, and a remark.
+    """Apply `function` to all shares, as if one share came after the other.
 
-    Returns the states, all of `known`, and the remarks. `opens`: something will probably be opened.
+    `function(share, state, known, *args)` does not change the state. It returns a new state, the
+    rows to append to `known`, and a remark. `opens`: the first shares will probably open something,
+    so begin with one share at a time. Returns the states, `known` with all new rows, the remarks.
     """
     states, remarks = list(states), []
     first, window = 0, 1 if opens else len(shares)

@@ -22,14 +22,15 @@ import scipy.linalg.cython_blas  # noqa: F401  numba's products use this BLAS: l
 from threadpoolctl import ThreadpoolController
 
 Run = Callable[[Callable[[Any], Any], Iterable[Any]], list[Any]]
-QUICK = 2**14  # values: work on fewer is done before anybody could wait for it
+QUICK = 2**14  # values: work on fewer is so quick that it need not be interruptible
 LATEST = 0.5  # seconds that an interrupted fit waits for its threads (they may be compiling)
 
 
 class _SingleThreadedBlas:
-    """Counts the fits in progress: the first one in sets the limit, the last one out lifts it.
+    """Counts the fits in progress: the first fit sets the limit, the last one that ends removes it.
 
-    One count for the process, because most BLAS libraries have one number of threads for all.
+    There is one count for the process, because most BLAS libraries have one number of threads for
+    the whole process.
     """
 
     def __init__(self) -> None:
@@ -58,18 +59,18 @@ class _SingleThreadedBlas:
         return self._libraries
 
     def limit_here(self) -> None:
-        """In a thread of ours: some libraries (those on OpenMP) count for each thread alone."""
+        """Set the limit in a thread of the pool: libraries on OpenMP have one for each thread."""
         for library in self.libraries():
             if library.num_threads != 1:
                 set_threads(library, 1)
 
     def _hand_back(self) -> None:
         for library, before in zip(self.libraries(), self._before, strict=True):
-            if library.num_threads == 1:  # else somebody set it while we were at work: theirs
+            if library.num_threads == 1:  # another number was set by somebody else: keep it
                 set_threads(library, before)
 
     def _after_fork(self) -> None:
-        # Only the forking thread lives on in the child: fits of other threads will never leave.
+        # The child has only the thread that forked: fits of other threads will never end in it.
         self._lock = threading.Lock()
         if self._users:
             self._users = 0
@@ -77,10 +78,13 @@ class _SingleThreadedBlas:
 
 
 def set_threads(library: Any, count: int) -> None:
-    """From any Python thread: threadpoolctl 3.8 lets only the one that was first change OpenBLAS,
-    until it is released, and ignores the others."""
+    """Set the number of threads of a BLAS library, from any Python thread.
+
+    threadpoolctl 3.8 lets only the first thread change OpenBLAS until it is released, and ignores
+    the others.
+    """
     release = getattr(library, "clear_controlling_thread", lambda force: None)
-    for _ in range(10):  # another thread may come in between
+    for _ in range(10):  # another thread may change it meanwhile
         release(force=True)
         library.set_num_threads(count)
         if library.num_threads == count:
@@ -106,27 +110,28 @@ def count_jobs(n_jobs: int | None) -> int:
 
 
 class Stopped(Exception):
-    """Ctrl-C was pressed: nobody waits for this thread any more."""
+    """Raised in a thread after Ctrl-C: the fit does not wait for this thread any more."""
 
 
 class _Here(threading.local):
-    """What the present thread works for."""
+    """The state of the present thread: the fit that it works for, and its working memory."""
 
     stop = np.zeros(1, np.uint8)  # not 0: the fit was interrupted
-    pool: ThreadPoolExecutor | None = None  # for what the thread does not do itself
-    threads = 1  # that it may use
-    run: Run | None = None  # the same as `workers` yields
-    room: tuple[Any, Any] = (None, None)  # working memory of a kernel, and what it is for
+    pool: ThreadPoolExecutor | None = None  # runs what this thread does not do itself
+    threads = 1  # the number of threads that it may use
+    run: Run | None = None  # what `workers` yields
+    room: tuple[Any, Any] = (None, None)  # working memory of a kernel, and its kernel and size
 
 
 _here = _Here()
 
 
 def patient(kernel: Callable[..., Any], *args: Any, brief: bool = False) -> Any:
-    """`kernel(*args, stop)`, so that Ctrl-C need not wait for its end.
+    """Call `kernel(*args, stop)` so that Ctrl-C need not wait for its end.
 
-    Only the main thread handles signals, and not inside of a kernel. So it leaves what may take
-    long to another thread, waits, and sets `stop` when it is interrupted. `brief`: it will not.
+    Only the main thread handles signals, and it cannot handle them inside a kernel. So the main
+    thread runs the kernel in another thread, waits, and sets `stop` when it is interrupted.
+    `brief`: the kernel is so quick that the main thread runs it itself.
     """
     stop, pool = _here.stop, _here.pool
     brief = brief or sum(a.size for a in args if isinstance(a, np.ndarray)) < QUICK
@@ -140,9 +145,10 @@ def patient(kernel: Callable[..., Any], *args: Any, brief: bool = False) -> Any:
 
 
 def shares(size: int, enough: int) -> list[tuple[int, int]]:
-    """`size` things in a share for each thread of this fit, none of them smaller than `enough`.
+    """Cut 0..size into one range for each thread of this fit, none shorter than `enough`.
 
-    How many there are depends on the machine: for work whose result does not depend on it.
+    The number of ranges depends on the machine, so use them only for work whose result does not
+    depend on the cuts.
     """
     count = min(_here.threads, size // enough)
     if count < 2:
@@ -152,12 +158,15 @@ def shares(size: int, enough: int) -> list[tuple[int, int]]:
 
 
 def together(function: Callable[[Any], Any], items: Iterable[Any]) -> list[Any]:
-    """`run(function, items)` of the fit that this thread works for; one by one in its workers."""
+    """Map `function` over `items` in the threads of the present fit.
+
+    In one of these threads, the items are done one by one.
+    """
     return (_here.run or serial)(function, items)
 
 
 def working_memory(make: Callable[..., Any], *size: int) -> Any:
-    """`make(*size)`, kept by this thread for the next call that asks for the same."""
+    """`make(*size)`. The thread keeps the result for the next call with the same arguments."""
     key = (make, *size)
     if _here.room[0] != key:
         _here.room = (key, make(*size))
@@ -170,15 +179,14 @@ def _wait_for(futures: list[Any], stop: np.ndarray) -> list[Any]:
     except BaseException as error:
         interrupted = not isinstance(error, Exception)
         stop[0] |= interrupted
-        for future in futures:  # do not start what still waits
+        for future in futures:  # cancel what has not started
             future.cancel()
         wait(futures, timeout=LATEST if interrupted else None)
         raise
 
 
 def serial(function: Callable[[Any], Any], items: Iterable[Any]) -> list[Any]:
-    """A `Run` without threads: where there is one only, or for work that is itself one item among
-    many."""
+    """A `Run` without threads, for a fit with one thread and for work inside an item of a `Run`."""
     return [function(item) for item in items]
 
 
@@ -186,9 +194,10 @@ def serial(function: Callable[[Any], Any], items: Iterable[Any]) -> list[Any]:
 def workers(n_jobs: int | None, *, enough: bool = True) -> Iterator[Run]:
     """Yield `run(function, items)`, which maps in threads and returns a list in order.
 
-    Unless there is `enough` to do: then handing it out would take longer than doing it.
+    Without `enough` work one thread is used, because handing out the work would take longer than
+    doing it.
     """
-    threads = count_jobs(1 if n_jobs is None and not enough else n_jobs)  # asking takes .1 ms
+    threads = count_jobs(1 if n_jobs is None and not enough else n_jobs)  # counting takes .1 ms
     threads = threads if enough else 1
     stop = np.zeros(1, np.uint8)
 
@@ -205,14 +214,14 @@ def workers(n_jobs: int | None, *, enough: bool = True) -> Iterator[Run]:
         work = partial(take, function, left, found, failed)
         _wait_for([pool.submit(work) for _ in items[:threads]], stop)
         try:
-            if failed:  # in the order of the items, whoever was first
+            if failed:  # raise the error of the first item, not the error that came first
                 raise min(failed, key=itemgetter(0))[1]
         finally:
             failed.clear()
         return found
 
     def take(function: Any, left: deque[Any], found: list[Any], failed: list[Any]) -> None:
-        """What is left to do, one item after the other: a thread is woken once for many."""
+        """Work on the items that are left, one by one, so that a thread is woken once for many."""
         while not stop[0]:
             try:
                 i, item = left.popleft()
@@ -224,7 +233,7 @@ def workers(n_jobs: int | None, *, enough: bool = True) -> Iterator[Run]:
                 left.clear()
                 failed.append((i, error))
 
-    pool = ThreadPoolExecutor(threads, "madbayes", begin)  # a thread starts when it is needed
+    pool = ThreadPoolExecutor(threads, "madbayes", begin)  # threads start when they are needed
     before = _here.stop, _here.pool, _here.threads, _here.run
     _here.room = None, None
     with _blas:
@@ -245,8 +254,11 @@ def workers(n_jobs: int | None, *, enough: bool = True) -> Iterator[Run]:
 
 
 def comes_from_interrupt(error: BaseException | None) -> bool:
-    """Numba returns arrays by way of Python code, where a signal may be handled: the exception is
-    then found too late, and hidden behind a SystemError."""
+    """Whether the error was caused by Ctrl-C.
+
+    Numba returns arrays through Python code, which may handle the signal: the KeyboardInterrupt is
+    then hidden behind a SystemError.
+    """
     while error is not None and not isinstance(error, KeyboardInterrupt):
         error = error.__cause__ or error.__context__
     return error is not None

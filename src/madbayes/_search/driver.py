@@ -1,29 +1,32 @@
 """The search: one minimiser of *squared error + price of the clusters*, for every space of rows.
 
-KJ's algorithms open a cluster only when one row alone repays the penalty. The penalty that suits a
-data set is what a whole cluster repays. So the search looks at clusters as well as at rows:
+KJ's algorithms open a cluster only when one row alone saves more than the penalty. The penalty that
+suits a data set is larger: only a whole cluster saves as much. So the search moves, splits and
+merges clusters as well as rows:
 
 1. *Start.* The space proposes centres: many small clusters, merged while a merge costs less than
-   the penalty. The caller may add centres or labels. Very many rows are replaced by a sample here.
+   the penalty. The caller may add centres or labels. Where there are very many rows, steps 1 to 4
+   work on a sample of them.
 2. *Descend* from the best start: the moves of the space (merges, Lloyd's passes, exact moves of
    single rows) and splits of every cluster, in turn, until none lowers the objective.
 3. *Combine* (`pool.py`): new starts are crossed with each other and with the best divisions so far;
    descend from the result.
-4. *Renew* (`renewal.py`): neighbourhoods of a few clusters each are solved anew, while that pays.
+4. *Renew* (`renewal.py`): neighbourhoods of a few clusters each are solved again from new centres,
+   as long as this lowers the objective.
 5. *Descend* again, on all rows.
 
-Steps 3 to 5 are a round. `effort`, rounded, is the number of rounds: 1 costs a few fits of k-means,
-0.1 leaves steps 1 and 2. Where there is a sample, or where many clusters have a price, the descent
-of step 2 costs more than a round of combinations: there one round is always made, and it comes
-before the first descent.
+Steps 3 to 5 are a round. `effort`, rounded, is the number of rounds: an effort of 1 costs about as
+much as a few fits of k-means, an effort of 0.1 runs steps 1 and 2 only. With a sample, or with many
+clusters and a penalty above 0, the descent of step 2 costs more than a round of combinations. In
+these two cases the search always makes one round, and combines before it descends.
 
-More effort begins with everything that less effort does, and the lowest division is kept, so more
-effort never ends higher. At the end no move of the space lowers the objective, and splits of every
-cluster have been tried in vain. The objective never rises from step to step. Random draws, cuts and
-the order of sums depend on the data and on the seed only, so the result is the same for any number
-of threads.
+A search with more effort repeats everything that a search with less effort does and keeps the
+lowest division, so its objective is never higher. At the end no move of the space lowers the
+objective, and no split that was tried lowers it. The objective never rises from step to step.
+Random draws, cuts and the order of sums depend on the data and on the seed only, so the result does
+not depend on the number of threads.
 
-What the search asks of a model is in `space.py`.
+`space.py` lists the methods that a model has to provide.
 
 Hartigan 1975 (moves of rows); Ward 1963 (merges); Arthur & Vassilvitskii 2007 (draws).
 """
@@ -40,13 +43,15 @@ from madbayes._search.pool import combine
 from madbayes._search.renewal import NOISE, renew
 from madbayes._search.space import Crossing, Descent, Halving, Space
 
-SAMPLE_ROWS = 20_000  # rows of the sample that steps 1 to 4 see …
-SAMPLE_FACTOR_GIVEN = 5  # … times this for a given number of clusters: the minima of noise differ
-SAMPLE_ROWS_PER_CLUSTER = 50  # … and at least this many for each cluster
-TOL = 1e-10  # a smaller share of the objective is no gain
-SPLITS = 3  # starts for each split of a cluster
-ENDS = 4  # divisions that are kept from round to round
-MAX_VAIN_ROUNDS = 3  # the search ends after this many rounds that lead to a known division
+SAMPLE_ROWS = 20_000  # rows of the sample that steps 1 to 4 work on
+# The sample is this many times as large for a given number of clusters: on data without clear
+# clusters the minimum of a small sample is far from the minimum of all rows.
+SAMPLE_FACTOR_GIVEN = 5
+SAMPLE_ROWS_PER_CLUSTER = 50  # the sample has at least this many rows for each cluster
+TOL = 1e-10  # a gain below this share of the objective counts as rounding
+SPLITS = 3  # pairs of rows from which the split of one cluster starts
+ENDS = 4  # lowest divisions that are kept from round to round
+MAX_VAIN_ROUNDS = 3  # the search ends after this many rounds that find the lowest division again
 
 
 def search(
@@ -63,7 +68,7 @@ def search(
     `centers` and `labels` are further starts. The result is never above the division by `labels`.
     """
     known = [space.division(z) for z in labels]
-    seeds = random_state.randint(2**31 - 1, size=n_init - 1)  # drawn whatever the effort
+    seeds = random_state.randint(2**31 - 1, size=n_init - 1)  # does not depend on the effort
     streams = [random_state, *(np.random.RandomState(seed) for seed in seeds)]
     found = [search_once(space, rng, effort, centers, known) for rng in streams]
     return min(found, key=lambda one: one[0].objective)
@@ -98,7 +103,7 @@ def search_once(
         elif turn == 0 or now is not before:
             rounds.best = now
             on_all_rows = space.settle(now.centers)
-            if turn == 0:  # from here on the history is that of all rows
+            if turn == 0:  # the history begins again: so far it described the sample
                 on_all_rows = different([*known, on_all_rows])[0]
                 best, history = on_all_rows, [on_all_rows.objective]
             best = different([descend(space, on_all_rows, rng, history), best])[0]
@@ -137,14 +142,14 @@ def descend_from(
 
 
 class Rounds:
-    """Steps 3 and 4, round after round, with what a round has to know of those before it.
+    """Steps 3 and 4, and the state that one round hands to the next.
 
     Attributes
     ----------
     ends : list of Division
         The lowest divisions so far, lowest first.
     vain : int
-        Rounds whose combinations led back to the lowest division.
+        How many rounds found the lowest division again and nothing lower.
     """
 
     def __init__(
@@ -166,7 +171,7 @@ class Rounds:
         self.ends[0] = division
 
     def combine_and_renew(self, *, raw: bool) -> Division:
-        """One round. `raw`: nothing has descended yet, so the ends are only starts."""
+        """One round. `raw`: step 2 has not descended yet, so the `ends` are only starts."""
         space, last = self.space, self.best
         if isinstance(space, Crossing) and last.k > 1:  # 3.
             new = combine(space, self.ends, self.rng, raw=raw)
@@ -249,10 +254,10 @@ def split(space: Descent, now: Any, rng: np.random.RandomState) -> Any:
 
 
 def never_rising(history: Sequence[float], *, passes: bool = False) -> list[float]:
-    """The history without the rises and falls that are due to rounding alone.
+    """The history without the rises and falls that only rounding causes.
 
     Sums over parts of the rows and over all rows differ in their last digits. `passes=True` keeps
-    one value for each pass, equal values too.
+    one value for each pass, also where consecutive values are equal.
     """
     lowest = np.maximum(np.minimum.accumulate(history), history[-1])
     fallen = np.r_[True, (np.diff(lowest) < 0) | passes]
@@ -260,6 +265,9 @@ def never_rising(history: Sequence[float], *, passes: bool = False) -> list[floa
 
 
 def by_size(centers: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """Clusters from the heaviest to the lightest; those of equal weight by where they lie."""
+    """Numbers of the clusters from the heaviest to the lightest.
+
+    Clusters of equal weight are sorted by their centres' products with a fixed random direction.
+    """
     direction = np.random.RandomState(0).standard_normal(centers.shape[1])
     return np.lexsort((centers @ direction, -weights))

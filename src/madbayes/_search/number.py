@@ -1,12 +1,12 @@
 """A division with a given number of clusters, and the penalty that belongs to it.
 
-A path chooses a number and proposes a penalty, from a sample. What the search finds at that penalty
-may be another number: the search is better than the path, and the sample is not the data. The
-number is what the user was told, so it is kept:
+A path chooses a number of clusters from a sample of the rows, and proposes a penalty. At that
+penalty the search may find another number, because it finds lower divisions than the path does, and
+because it sees all rows. The user was told the number of the path, so the fit keeps this number:
 
-1. Search at the proposed penalty. If it finds the number, this is all.
-2. Otherwise search at exactly that number (`price.fixed`).
-3. The penalty moves to where neither a split of that division nor a merge of it pays.
+1. Search at the proposed penalty. If the result has the right number of clusters, return it.
+2. Otherwise search for exactly that number (`price.fixed`).
+3. Choose a penalty at which neither a split nor a merge of the division found in step 2 pays.
 """
 
 from collections.abc import Callable, Sequence
@@ -18,7 +18,7 @@ import numpy as np
 from madbayes._search.driver import search
 from madbayes._search.price import fixed, per_cluster
 
-ROUNDS = 24  # runs of a printed algorithm in search of a penalty
+ROUNDS = 24  # penalties at which a printed algorithm is run, at most
 
 Found = tuple[Any, list[float], float]  # division, history, penalty
 
@@ -35,16 +35,17 @@ def search_number(
     centers: Sequence[np.ndarray] = (),
     solve: Callable[..., tuple[Any, list[float]]] = search,
 ) -> Found:
-    """The lowest division into `number` clusters that is found (fewer where rows are equal).
+    """The lowest division into `number` clusters that the search finds.
 
-    `solve` searches a space; `penalty`: the one to try first.
+    It has fewer clusters if fewer rows are different. `solve` searches a space; `penalty` is the
+    one to try first.
     """
     options: dict[str, Any] = {
         "random_state": random_state,
         "effort": effort,
         "n_init": n_init,
     }
-    if penalty is not None:  # 1.; never far beyond the number
+    if penalty is not None:  # 1.; the cap keeps the search near the number
         cap = min(max_clusters or space.n, 2 * number + 8)
         priced = replace(space, price=per_cluster(penalty, cap, space.n))
         now, history = solve(priced, **options, centers=centers)
@@ -59,9 +60,12 @@ def search_number(
 
 
 def between(low: float, high: float, wanted: float | None, error: float) -> float:
-    """A penalty above `low` and below `high`, near the wanted one; rounding may make them < 0."""
+    """A penalty above `low` and below `high`, as near to `wanted` as possible.
+
+    `low`, `high` and `error` may be slightly negative by rounding.
+    """
     low, high, error = max(low, 0.0), max(high, 0.0), max(error, 0.0)
-    high = min(high, max(4 * low, 4 * error) or 1.0)  # one cluster: anything above
+    high = min(high, max(4 * low, 4 * error) or 1.0)  # for one cluster, `high` is infinite
     if low < high:
         middle = float(np.sqrt(low) * np.sqrt(high)) if low > 0 else high / 2
         margin = 1.01 if high > 1.05 * low else (high / low) ** 0.25
@@ -76,12 +80,14 @@ def printed_number(
     first: float,
     known: dict[float, int] | None = None,
 ) -> tuple[float, Any]:
-    """A penalty at which a printed algorithm finds `number` clusters, and what it finds.
+    """A penalty at which a printed algorithm finds `number` clusters, and the result of that run.
 
-    The printed algorithms open a cluster when one row repays the penalty, so theirs are of another
-    scale than those of the search. The number falls with the penalty, nearly: doublings, then
-    halvings of the interval; the nearest number where the right one is passed over. `known`: what
-    was found at which penalty, before it was interrupted; it is added to.
+    The printed algorithms open a cluster when one row saves more than the penalty, so their
+    penalties are on another scale than those of the search. A larger penalty nearly always gives
+    fewer clusters: double or halve the penalty until `number` lies in an interval, then halve the
+    interval (of the logarithms). If no penalty gives `number`, the run with the nearest number is
+    returned. `known` maps the penalties of an interrupted fit to the numbers found; new ones are
+    added to it.
     """
     known = {} if known is None else known
     low, high = 0.0, np.inf

@@ -1,25 +1,28 @@
 """Combinations of divisions: step 3 of the search (`driver.py`).
 
-Local searches of data without clear clusters end in local minima that differ a little everywhere.
-Two such minima together know more than each alone: their centres are twice as many as needed, and
-Ward's merges down to the right number keep, place by place, the centres that suit the rows best.
+On data without clear clusters, local searches end in local minima that differ a little in every
+region. The centres of two such minima together are twice as many as needed. Ward's merges reduce
+them to the right number and keep, in each region, the centres that fit the rows best.
 
 1. *Pool.* A few new starts, each improved by Lloyd's passes.
-2. *Cross* two divisions of the pool that have not met: all centres of both, their nearest rows,
-   merged down to as many clusters as the parents have (a few more or less where clusters have a
-   price), then Lloyd's passes. The child replaces the worst division of the pool if the child is
-   lower, or its twin: a division that agrees with the child but for a few rows.
-3. When all pairs have met, another start joins the pool. If that start has a twin in the pool, the
-   pool ends: there is nothing new to be found.
+2. *Cross* two divisions of the pool that have not been crossed yet. Assign the rows to the centres
+   of both, merge clusters until as many are left as the parents have (a few more or fewer if the
+   penalty is above 0), then make Lloyd's passes. The result is the child. A twin of the child is a
+   division that agrees with it in all but a few rows. If the pool holds a twin, the child replaces
+   the twin if the child is lower; otherwise it replaces the highest division of the pool if the
+   child is lower.
+3. When all pairs have been crossed, another start joins the pool. If the pool already holds a twin
+   of that start, the pool ends, because new starts only find known divisions.
 4. For a given number of clusters a *chain* replaces the pool: up to ten starts, fewer for many
-   clusters, each crossed with the best so far. Crossing relatives gains little there, and few
-   clusters need as many starts as k-means does.
-5. The best of the pool or chain is crossed with the `ends`, the lowest divisions of the search so
-   far. The ends are not members of the pool: exact moves have made them lower than all members, so
-   the pool would soon hold only their descendants.
+   clusters, each crossed with the lowest division so far. With a given number, crossings among
+   children of the same parents gain little, and a division into few clusters needs about as many
+   starts as k-means does.
+5. The lowest division of the pool or chain is crossed with the `ends`, the lowest divisions of the
+   search so far. The ends do not enter the pool: exact moves have made them lower than all members,
+   so the pool would soon hold only their children.
 
-Only Lloyd's passes are used here. They are many times cheaper than exact moves, which only the
-final result goes through.
+The pool uses Lloyd's passes only, because they are many times cheaper than exact moves. The driver
+makes exact moves from the result.
 
 Fränti 2000, "Genetic algorithm with deterministic crossover for vector quantization" (step 2, for a
 given number of clusters; departs from it by the free number and by a pool of constant size).
@@ -37,15 +40,15 @@ from madbayes._search.space import CrossingSpace
 POOL_SIZE = 3  # divisions
 CROSSINGS = 6  # per round
 FIRST_CROSSINGS = 10  # in the first round: the number of clusters may still be far off
-# Lloyd's passes end with one that lowers the error by less than this share:
+# Lloyd's passes end when a pass lowers the error by less than this share:
 POOL_GAIN = 3e-4  # in a pool
-CHAIN_START_GAIN = 1e-3  # of a start in a chain
-CHAIN_CROSS_GAIN = 1e-4  # of a crossing in a chain
-CHAIN_STARTS = 10  # starts of a chain up to CHAIN_CLUSTERS clusters; above, in proportion fewer …
-CHAIN_CLUSTERS = 40
-MIN_CHAIN_STARTS = 5  # … but at least these
-MAX_TWINS = 2  # a chain ends after this many starts that lead to the division it has already
-SPREAD = 0.05  # a child may have this share of clusters more or fewer than its parents
+CHAIN_START_GAIN = 1e-3  # for a start in a chain
+CHAIN_CROSS_GAIN = 1e-4  # for a crossing in a chain
+CHAIN_STARTS = 10  # starts of a chain for up to CHAIN_CLUSTERS clusters
+CHAIN_CLUSTERS = 40  # for more clusters, the number of starts falls in proportion to 1 / clusters
+MIN_CHAIN_STARTS = 5  # starts of a chain, at least
+MAX_TWINS = 2  # a chain ends after this many starts that are twins of its lowest division
+SPREAD = 0.05  # a child may have more or fewer clusters than its parents, by this share
 
 
 def combine(
@@ -53,7 +56,7 @@ def combine(
 ) -> Division:
     """The lowest division of a new pool or chain, crossed with `ends`.
 
-    `raw`: nothing has descended from `ends` yet, so the pool or chain starts with them.
+    `raw`: the driver has not descended from `ends` yet, so the pool or chain starts with them.
     """
     best = (pool_of if space.price.penalty > 0 else chain)(space, ends, rng, raw)
     if raw:
@@ -119,7 +122,7 @@ def chain(
 def cross(
     space: CrossingSpace, one: Division, other: Division, rng: np.random.RandomState
 ) -> Division:
-    """2. A child of two divisions."""
+    """2. The child of two divisions."""
     k = count_clusters(space, one, other, rng)
     gain = POOL_GAIN if space.price.penalty > 0 else CHAIN_CROSS_GAIN
     return space.lloyd_until(space.cross(one, other, k), gain)
@@ -132,7 +135,7 @@ def cost(division: Division) -> float:
 def count_clusters(
     space: CrossingSpace, one: Division, other: Division, rng: np.random.RandomState
 ) -> int:
-    """As many clusters as the parents have; where clusters have a price, a few more or fewer."""
+    """How many clusters a child gets: as many as its parents, at a penalty a few more or fewer."""
     fewest, most = sorted((one.k, other.k))
     if space.price.penalty == 0:
         return most

@@ -1,11 +1,12 @@
-"""Neighbourhoods of clusters, solved anew: step 4 of the search (`driver.py`).
+"""Solve neighbourhoods of clusters again: step 4 of the search (`driver.py`).
 
-The objective is a sum over clusters, so a few neighbouring clusters are a problem of their own:
-take their rows, remove and re-draw some centres at random, relax, keep the result if it is lower. A
-cluster is settled when this has failed several times. Clusters that change are unsettled again.
+The objective is a sum over clusters, so the rows of a few neighbouring clusters are a smaller
+problem of the same kind. A trial takes these rows, removes some centres, draws new ones at random,
+relaxes the division, and keeps the result if it is lower. A cluster is *settled* when several
+trials in a row have failed. A cluster that changes is no longer settled.
 
-The renewal ends when every cluster is settled or when its budget is used up. The budget is counted
-in row-centre distances times columns, not in seconds: the same data and seed give the same result.
+The renewal ends when every cluster is settled or when its budget is used up. The budget counts
+row-centre distances times columns, not seconds, so that equal data and seeds give equal results.
 
 Taillard 2003, "Heuristic methods for large centroid clustering problems".
 """
@@ -21,25 +22,27 @@ from madbayes._search.space import Crossing, Space
 
 Job = tuple[int, np.ndarray, np.ndarray, np.ndarray, int]  # cluster, neighbours, rows, labels, seed
 
-MAX_REDRAWN = 2  # centres that are re-drawn at once
-TRIALS = 4  # failures that settle one of many clusters; fewer, down to 1, …
-FEW_VALUES = 125_000  # … where there are more values
-MANY_ROWS = 20_000  # … or more rows
-MIN_TRIALS = 40  # failures that settle a problem of few clusters; …
-SURE_TRIALS = 16  # … this many are enough if every end was seen twice
+MAX_REDRAWN = 2  # centres that a trial re-draws, at most
+TRIALS = 4  # failed trials that settle a cluster, if there are many clusters; the number falls to 1
+FEW_VALUES = 125_000  # with more values than this, fewer than TRIALS failed trials are enough
+MANY_ROWS = 20_000  # with more than MANY_ROWS / TRIALS rows, fewer failed trials are enough
+MIN_TRIALS = 40  # failed trials that settle all clusters, if there are few of them
+SURE_TRIALS = 16  # failed trials that are enough when every end was reached at least twice
 NEIGHBOURHOODS_AT_ONCE = 8  # neighbourhoods that are solved at the same time
-LOOKS = 32  # clusters that are looked at to find them
-CROWDED_ROWS = 4096  # above this many rows, clusters of fewer than …
-CROWDED_CLUSTER = 8  # … this many rows on average are left alone: little gain for much time
+LOOKS = 32  # clusters whose neighbourhoods are tried, to find some without a common cluster
+# With more rows than CROWDED_ROWS and fewer rows per cluster than CROWDED_CLUSTER, step 4 is left
+# out: it would gain little and take long.
+CROWDED_ROWS = 4096
+CROWDED_CLUSTER = 8
 BASE_BUDGET = (
-    1.5e7  # distances × columns on top of the passes of all rows: some hundredths of a second
+    1.5e7  # distances × columns, added to the budget in passes: some hundredths of a second
 )
-MIN_PASS_BUDGET = 1e7  # the least that one pass counts for, where passes are estimated
-ROW_OVERHEAD = 6  # columns that cost as much as the rest of the work on one distance
-SWEEPS_PER_TRIAL = 30  # passes of one trial, where they are estimated
-TRIAL_OVERHEAD = 2e5  # what a trial costs beside its passes
-NOISE = 1e-4  # a smaller gain, as a share of the objective, is kept but is no reason to go on
-PROBE = 0.25  # share of the budget that is spent in any case, where many clusters can be crossed
+MIN_PASS_BUDGET = 1e7  # distances × columns of one pass, at least, where passes are estimated
+ROW_OVERHEAD = 6  # columns: the fixed cost of one distance equals the cost of this many columns
+SWEEPS_PER_TRIAL = 30  # estimated passes of one trial, in spaces that do not count passes
+TRIAL_OVERHEAD = 2e5  # distances × columns: the fixed cost of one trial
+NOISE = 1e-4  # a gain below this share of the objective is kept, but does not prolong the renewal
+PROBE = 0.25  # share of the budget to spend before the first gain, for many clusters that can cross
 
 
 def renew(
@@ -48,17 +51,17 @@ def renew(
     rng: np.random.RandomState,
     history: list[float],
 ) -> Division:
-    """Solve neighbourhoods anew until every cluster is settled or the budget is used up.
+    """Solve neighbourhoods again until every cluster is settled or the budget is used up.
 
-    Neighbourhoods that have no cluster in common are solved at the same time. Which those are does
-    not depend on the number of threads.
+    Neighbourhoods without a common cluster are solved at the same time. The choice of these
+    neighbourhoods does not depend on the number of threads.
     """
     if not space.neighbours or (space.n > CROWDED_ROWS and CROWDED_CLUSTER * now.k > space.n):
         return now
     clusters, objective, k = Slots(now), now.objective, now.k
     unsettled = set(range(k))
     trials = count_trials(space, k)
-    free = space.price.cap == space.n  # neighbourhoods need not share what the cap leaves
+    free = space.price.cap == space.n  # no cap: every neighbourhood may open any number of clusters
     budget = max_cost(space, k)
     many = isinstance(space, Crossing) and k > space.neighbours
     rest = (1 - PROBE) * budget if many else 0.0  # kept back until the first gain
@@ -104,32 +107,33 @@ def renew(
 
 
 def count_trials(space: Space, k: int) -> int:
-    """Failures in a row that settle one of k clusters."""
+    """How many failed trials in a row settle one of k clusters."""
     each = max(1, min(TRIALS, TRIALS * FEW_VALUES // space.values, MANY_ROWS // space.n))
     enough = max(MIN_TRIALS * each // TRIALS, MIN_TRIALS // 2)
     return max(each, enough // k if k > space.neighbours else enough)
 
 
 def max_cost(space: Space, k: int) -> float:
-    """What the renewal of k clusters may cost."""
+    """The budget for the renewal of k clusters, in distances × columns."""
     passes = space.passes * k * pass_cost(space)
     if space.counts:
         return passes + BASE_BUDGET
-    few = max(1.0, space.neighbours / k)  # with few clusters a re-draw is a restart
+    few = max(1.0, space.neighbours / k)  # for few clusters, a trial is a restart of all of them
     return max(passes, space.passes * MIN_PASS_BUDGET * few**2)
 
 
 def pass_cost(space: Space) -> float:
-    """What it costs to compare all rows with one centre."""
+    """The cost of comparing all rows with one centre, in distances × columns."""
     return float(space.values + ROW_OVERHEAD * space.n)
 
 
 def neighbours(
     space: Space, centers: np.ndarray, c: int, k: int, rng: np.random.RandomState
 ) -> np.ndarray:
-    """The clusters nearest to c.
+    """The clusters nearest to cluster c.
 
-    At the cap, half of them lie around another one: a cluster saved there can be spent here.
+    When there are as many clusters as the cap allows, the neighbourhood also includes the clusters
+    nearest to a second, random cluster: a merge there allows a split here.
     """
     size = min(space.neighbours, k)
     d2 = ((centers - centers[c]) ** 2).sum(axis=1)
@@ -145,19 +149,21 @@ def resolve(
 ) -> tuple[Division, float]:
     """Re-draw some centres at random until `trials` in a row fail or the budget is used up.
 
-    Where the space asks for it, every third trial re-draws any number of centres: a few clusters
-    that each hold many groups keep each other in place. Fewer trials are enough if no end was seen
-    only once: the share of such ends is about the chance of a new one (Good 1953). A gain below
-    NOISE is kept but is no reason to go on. Returns the division and what it cost.
+    If the space has `redraw_any`, every third trial may re-draw any number of centres: where few
+    clusters hold many groups each, re-drawing one or two centres changes nothing. Fewer trials are
+    enough when no end was reached only once, because the share of such ends estimates the
+    probability of a new end (Good 1953). A gain below NOISE is kept, but does not start the count
+    of failed trials again. Returns the division and the cost of the trials.
     """
     failed, cost, ends = 0, 0.0, Counter[float]()
-    # Where passes are not counted the budget is large, and only the number of trials ends the loop.
+    # A space that does not count passes has a large budget: the number of trials ends its loop.
     sure = max(SURE_TRIALS, trials * SURE_TRIALS // MIN_TRIALS) if space.counts else trials
     noise = NOISE if space.counts else 0.0
     while failed < trials and cost < budget and not (failed >= sure and min(ends.values()) > 1):
         most = now.k if space.redraw_any and failed % 3 == 0 else MAX_REDRAWN
         centers = space.redraw(now.centers, most, rng)
-        spare = space.price.penalty * max(0, len(centers) - now.k)  # a merge may save it
+        # Merges may remove the additional centres, so `relax` may end higher by their penalties.
+        spare = space.price.penalty * max(0, len(centers) - now.k)
         labels, objective, passes = space.relax(centers, now.objective + spare, now.labels)
         failed += 1
         passes = passes if space.counts else SWEEPS_PER_TRIAL * now.k

@@ -1,9 +1,9 @@
-"""What the search asks of a model: the protocol of a *space*.
+"""The protocol of a *space*: the methods of a model that the search calls.
 
-A space holds rows and a price (`price.py`). It says what a division of the rows costs and how rows
-and clusters move. The driver knows nothing else of a model, so a model joins the search by adding
-a space. `kmeans/dense_space.py` is the one to read first; `tests/_search/test_spaces.py` runs the
-same conformance tests over the spaces of rows, groups and kernels.
+A space holds rows and a price (`price.py`). It computes the cost of a division of the rows and
+moves rows and clusters. The driver calls nothing else of a model, so a new model takes part in the
+search by adding a space. Read `kmeans/dense_space.py` first; `tests/_search/test_spaces.py` runs
+one set of conformance tests over the spaces of rows, groups and kernels.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -14,30 +14,30 @@ import numpy as np
 from madbayes._search.division import Division
 from madbayes._search.price import Price
 
-Step = Callable[[Any], Any]  # from a division to one that is not above it
+Step = Callable[[Any], Any]  # takes a division, returns one whose objective is not higher
 
 
 class Descent(Protocol):
-    """Rows, what a division of them costs, and moves that never raise the cost."""
+    """Rows, the cost of a division of the rows, and moves that never raise this cost."""
 
     @property
     def price(self) -> Price: ...
 
     @property
     def n(self) -> int:
-        """Rows."""
+        """Number of rows."""
 
     def division(self, labels: np.ndarray) -> Any:
-        """The division by `labels`. Numbers without rows are dropped."""
+        """The division by `labels`. Cluster numbers that no row has are dropped."""
 
     def moves(self) -> Sequence[Step]:
         """Moves that never raise the objective, in the order in which they are tried."""
 
     def part(self, rows: np.ndarray, cap: int) -> Any:
-        """The space of some of the rows (ascending), with at most `cap` clusters."""
+        """The space of these rows (numbers in ascending order), with at most `cap` clusters."""
 
     def indivisible(self, rows: np.ndarray, center: np.ndarray) -> bool:
-        """True if it is certain that no division of these rows costs less than one cluster."""
+        """True if the rows certainly cost least as one cluster, so that no split need be tried."""
 
 
 class Space(Descent, Protocol):
@@ -45,60 +45,63 @@ class Space(Descent, Protocol):
 
     @property
     def values(self) -> int:
-        """Rows × columns: the size by which the search sets its patience."""
+        """Rows × columns. The more values there are, the fewer trials the search makes."""
 
     @property
     def neighbours(self) -> int:
-        """Clusters in a neighbourhood that is solved anew. 0: step 4 is left out."""
+        """Number of clusters in a neighbourhood of step 4. 0: the search leaves out step 4."""
 
     @property
     def passes(self) -> float:
-        """The budget of step 4: passes of all rows over all centres."""
+        """The budget of step 4, as a number of passes that compare all rows with all centres."""
 
     @property
     def counts(self) -> bool:
-        """Whether `relax` returns how many passes it took. If not, an estimate is used."""
+        """Whether `relax` counts its passes. If not, step 4 estimates them."""
 
     @property
     def redraw_any(self) -> bool:
-        """Whether step 4 also re-draws any number of centres now and then."""
+        """Whether every third trial of step 4 may re-draw any number of centres."""
 
     @property
     def tries(self) -> int:
-        """Starts from which the search descends."""
+        """Number of starts from which the search descends."""
 
     def first_centers(self, rng: np.random.RandomState) -> Iterable[np.ndarray]:
         """Centres to start from, the most promising ones first."""
 
     def settle(self, centers: np.ndarray) -> Division:
-        """The division that these centres lead to."""
+        """The division that gives each row to the nearest of these centres."""
 
     def draw(self, count: int, rng: np.random.RandomState) -> np.ndarray:
-        """Rows far from each other, as centres; fewer than `count` where rows are equal."""
+        """`count` rows far from each other, as centres; fewer if fewer rows are different."""
 
     def redraw(self, centers: np.ndarray, most: int, rng: np.random.RandomState) -> np.ndarray:
-        """The centres with up to `most` of them removed, and about as many drawn anew."""
+        """The centres after up to `most` were removed and about as many new ones were drawn."""
 
     def relax(
         self, centers: np.ndarray, limit: float = np.inf, known: np.ndarray | None = None
     ) -> tuple[np.ndarray, float, float]:
-        """Labels and objective after quick moves that start from the nearest of `centers`, and how
-        many passes of all rows over one centre this took.
+        """Assign each row to the nearest of `centers`, then improve the division by quick moves.
 
-        It may give up where the objective will hardly come below `limit`, or where the labels come
-        back to `known`.
+        Returns labels, objective and the number of passes that compare all rows with one centre.
+        `relax` may stop early when the objective will hardly fall below `limit`, or when the
+        labels become those of `known`.
         """
 
     def sample(self, size: int, rng: np.random.RandomState) -> Any:
-        """A space of about `size` rows that stands for this one."""
+        """A space of about `size` rows, weighted so that they represent all rows."""
 
 
 @runtime_checkable
 class Halving(Protocol):
-    """A space whose parts cannot say whether a split pays: each cluster is halved, then judged."""
+    """A space in which the gain of a split cannot be computed from the rows of one cluster alone.
+
+    The driver splits every cluster in two; `merge_halves` takes back the splits that do not pay.
+    """
 
     def merge_halves(self, now: Any) -> Any:
-        """The division after all merges that save more than they cost."""
+        """The division after all merges that lower the objective."""
 
 
 @runtime_checkable
@@ -106,15 +109,15 @@ class Crossing(Protocol):
     """Divisions that can be combined with each other."""
 
     def new_start(self, k: int, rng: np.random.RandomState) -> Division:
-        """A division into k clusters that owes nothing to those found so far."""
+        """A division into k clusters that does not use any division found so far."""
 
     def cross(self, one: Division, other: Division, k: int) -> Division:
-        """The clusters around the centres of both divisions, merged down to k."""
+        """Assign the rows to the centres of both divisions, then merge down to k clusters."""
 
     def lloyd_until(self, now: Division, gain: float) -> Division:
-        """The division after Lloyd's passes; the last pass lowers the error by less than the share
-        `gain`."""
+        """The division after Lloyd's passes, which end when a pass lowers the error by less than
+        the share `gain` of the error."""
 
 
 class CrossingSpace(Space, Crossing, Protocol):
-    """A space with combinations."""
+    """A space whose divisions can be combined with each other."""

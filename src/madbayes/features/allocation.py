@@ -1,11 +1,11 @@
-"""Rows as sums of features, under way: the state, and the steps the algorithms are written in.
+"""Rows as sums of features: the state of a fit, and the steps that the algorithms are written with.
 
-An `Allocation` keeps A and decides; Z (a byte for each row and feature) and the errors of the rows
-are a state for each share of them (`segment.py`), the rows stay where they are and are read in
-blocks. Each step is a map over fixed segments of the rows, whose sums are added in the order of the
-segments: nothing depends on how many threads or workers there are. In this process all rows are one
-share whose segments are views of it. `work` counts what the passes cost, so that a search can end
-by a count, not by a clock.
+An `Allocation` keeps the features A and makes the decisions. Z (a byte for each row and feature)
+and the errors of the rows are in one state for each share of rows (`segment.py`). The rows stay
+where they are and are read in blocks. Each step is a map over fixed segments of the rows, and sums
+are added in the order of the segments, so that nothing depends on the number of threads or workers.
+In this process all rows are one share, and its segments are views of it. `work` counts the cost of
+the passes, so that a search ends by a count, not by a clock.
 """
 
 from typing import Any
@@ -49,7 +49,7 @@ class Allocation:
 
     @property
     def Z(self) -> np.ndarray:
-        """All rows; in this process only."""
+        """Z of all rows; only for rows in this process."""
         return self.states[0].Z
 
     @Z.setter
@@ -58,11 +58,11 @@ class Allocation:
 
     @property
     def error(self) -> np.ndarray:
-        """‖x_n - z_n A‖² in the last pass; in this process only."""
+        """‖x_n - z_n A‖² in the last pass; only for rows in this process."""
         return self.states[0].error
 
     def one_pass(self) -> float:
-        """What a pass costs that only measures."""
+        """The cost of a pass that only measures the error."""
         return float(self.n * (1 + self.K) * (self.d + self.K))
 
     def save(self) -> tuple:
@@ -74,7 +74,7 @@ class Allocation:
         self._T = np.zeros_like(self.A)
 
     def put(self, Z: np.ndarray, A: np.ndarray) -> None:
-        """Start from a given allocation; in this process only."""
+        """Start from a given allocation; only for rows in this process."""
         self.Z = np.array(Z, dtype=np.uint8, order="C")
         self.A = np.array(A, dtype=np.float64, order="C")
         self.measure()
@@ -96,8 +96,11 @@ class Allocation:
         return self._pass(EXACT if how == "exact" else COORDINATE)
 
     def assign_some(self, bounds: Bounds) -> int:
-        """`assign` exactly, without the rows that bounds prove to stay as they are, if nothing but
-        `refit` came in between. It counts as if all rows were looked at."""
+        """Exact `assign`, without the rows whose z cannot change, as their bounds prove.
+
+        The bounds hold if only `refit` was called since the last pass. `work` grows as if all rows
+        had been looked at.
+        """
         some = bounds.follow(self.A, self.n, self.most_nodes)
         rss, S, T, work = self.rss, self.S, self._T, self.work + self.one_pass() + bounds.cost
         changed = self._pass(SOME if some else EXACT, bounds)
@@ -111,7 +114,7 @@ class Allocation:
         return changed
 
     def catch_up(self, bounds: Bounds) -> None:
-        """What passes with bounds left out; free of charge."""
+        """Compute the errors that passes with bounds left out; `work` does not count this."""
         if bounds.reach.size:
             work = self.work
             self.measure()
@@ -145,8 +148,10 @@ class Allocation:
         return self.rows.take(rows), self.Z[rows]
 
     def open_in_turn(self, penalty: float, cap: int) -> int:
-        """Rows one after another, wherever they are, see the features that rows before them opened;
-        returns how many z changed."""
+        """Visit the rows one after another; a row sees the features that earlier rows opened.
+
+        Returns how many z changed.
+        """
         args = penalty, cap
         states, new, flips = in_turn(
             self.executor, segment.rows_in_turn, self.shares, self.states, self.A, args, self._opens
@@ -163,8 +168,11 @@ class Allocation:
         return triangle(self.S).diagonal() > 0
 
     def refit(self, penalty: float = 0.0) -> int:
-        """A by least squares, after a pass. Columns of Z that depend on those before them go, then
-        features that do not repay the penalty, the worst first; returns how many."""
+        """Compute A by least squares, after a pass; return how many features were removed.
+
+        Columns of Z that depend linearly on earlier ones are removed, then features that save less
+        than the penalty, the worst first.
+        """
         if self.K == 0:
             return 0
         before = self.K
@@ -184,13 +192,13 @@ class Allocation:
         return before - self.K
 
     def move(self, step: np.ndarray) -> None:
-        """A is moved away from where `refit` put it."""
+        """Add `step` to A, after a `refit`."""
         self.A = self.A + step
         self._T = -self.S @ step
         self.rss -= float((self._T * step).sum())
 
     def refit_all(self) -> None:
-        """The same with dependent columns kept: A is the smallest of the best."""
+        """`refit` that keeps dependent columns: A is the best solution of smallest norm."""
         if self.independent().all():
             self.refit()
             return
@@ -225,7 +233,7 @@ class Allocation:
         return self.executor.map(segment.everybody, self.states)
 
     def residuals(self, rows: np.ndarray) -> np.ndarray:
-        """What the features leave of some rows."""
+        """The residuals X - ZA of some rows."""
         X, Z = np.empty((rows.size, self.d)), np.empty((rows.size, self.K))
         if not self.remote:
             X, Z = self._rows_with_z(rows)
@@ -238,7 +246,7 @@ class Allocation:
         return X - Z.astype(np.float64) @ self.A
 
     def add(self, z: list[Any], a: np.ndarray) -> None:
-        """One more feature; follow with a pass. `z`: what each share says of its rows."""
+        """Add a feature; a pass must follow. `z` has the new column of Z for each share."""
         self.states = self.executor.map(segment.with_more, self.states, z)
         self.A = np.vstack([self.A, a])
 
@@ -285,7 +293,7 @@ class Allocation:
         return on[:, best], seeds[best], float(now[best])
 
     def nearer(self, a: np.ndarray) -> list[Any]:
-        """The rows that are better off with `a` added to what they have, for `add`."""
+        """The rows whose error falls if they get a feature `a`, for `add`."""
         self.work += self.n * (2 + self.K) * self.d
         if self.remote:
             args = self.executor.once(np.array, self.A), a

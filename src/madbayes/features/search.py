@@ -3,11 +3,12 @@
 J = squared error + penalty × K, with at most `cap` features. With penalty 0 this is K-features.
 
 1. Birth: a feature grown from residuals, as long as one lowers J.
-2. Swap, birth or death at random, polished; kept if J is lower. Ends after `patience` in vain, or
-   when the tries have cost as much as so many should (`features/budget.py`): on noise there is
-   always a little to gain. Costs are counted, not timed.
-3. Polish: each row's z exactly, A by least squares, features that do not pay dropped, until nothing
-   changes; then row by row with everything else refitting at once; again until nothing changes.
+2. Try a swap, a birth or a death at random, polish, and keep the result if J is lower. The tries
+   end after `patience` failures, or when they have used up their budget (`features/budget.py`),
+   because on noise there is always a little to gain. Costs are counted, not timed.
+3. Polish: choose each row's z exactly, compute A by least squares, drop features that do not pay,
+   until nothing changes. Then change rows one by one, while A refits at once; both again, until
+   nothing changes.
 """
 
 from collections.abc import Callable
@@ -27,8 +28,8 @@ from madbayes.features.solve import Features, Start, finish
 SEEDS = 6  # rows that a birth is grown from
 ROUNDS = 200  # at most, in the polish of a try
 LAST_ROUNDS = 2000  # and in the last one
-HOPE = 10  # as many steps like the last one are hoped for …
-LONG_HOPE = 30  # … and in small data
+HOPE = 10  # a polish goes on if this many steps like the last one would reach the target …
+LONG_HOPE = 30  # … or this many, in small data
 RECOMBINED = 0.2  # of the tries of a search: two features recombined
 TWICE = 0.3  # of the tries: two exchanges at once
 
@@ -44,11 +45,11 @@ def alternate(
     rounds: int = ROUNDS,
     bounds: Bounds | None = None,
 ) -> tuple[int, int]:
-    """z exactly, A by least squares, features that do not pay dropped, until nothing changes.
+    """Choose z exactly, compute A by least squares, drop features that do not pay; repeat.
 
-    Gives up when the last steps show that J will not come below `target`, and when a step gains no
-    more than the part `least` of J. With `bounds` the errors of rows that stay as they are are left
-    behind. Returns the changes, and the rounds that are left.
+    Ends when nothing changes, when the last steps show that J will not fall below `target`, or when
+    a step gains no more than the share `least` of J. With `bounds` the errors of rows that do not
+    change are not updated. Returns the number of changes, and of rounds that are left.
     """
     total, before, own = 0, np.inf, bounds or Bounds()
     large = state.n * state.d > SMALL
@@ -83,9 +84,9 @@ def polish(
     least: float = 0.0,
     rounds: int = ROUNDS,
 ) -> bool:
-    """3. Until no row and no feature can change; returns whether it got there.
+    """3. Polish until no row and no feature can change; return whether this state was reached.
 
-    Not worth finishing when J stays well above `target`, or a round gains no more than the part
+    The polish ends early if J stays well above `target`, or if a round gains no more than the share
     `least` of J.
     """
     hope, margin = (HOPE, 0.01) if state.n * state.d > SMALL else (LONG_HOPE, 0.1)
@@ -161,9 +162,9 @@ def search(
     on_step: Callable[[float], None] | None = None,
     goal: float = np.inf,
 ) -> bool:
-    """1 to 3 from the present state; returns whether the last polish ended by itself.
+    """Steps 1 to 3 from the present state; return whether the last polish was completed.
 
-    Where only a J below `goal` is of interest, less is spent on what will not get there.
+    `goal`: the caller needs only a J below it, so less work is spent where J will stay above.
     """
     on_step = on_step or (lambda J: None)
     on_step(value(state, penalty))
@@ -189,8 +190,10 @@ def exchange(
     goal: float,
     descend: Descent,
 ) -> bool:
-    """2. Ends after `patience` tries in vain (more for many features), or with its budget; returns
-    whether the last one that was kept `descend`ed to an end."""
+    """2. Tries until `patience` of them failed (more for many features) or the budget is used up.
+
+    Returns whether `descend` was completed in the last try that was kept.
+    """
     converged = True
     if cap < 1:
         return converged
@@ -255,9 +258,10 @@ def settle(
     cap: int,
     on_step: Callable[[float], None],
 ) -> bool:
-    """What was found among some of the rows, on all of them: polished, and births while they pay.
+    """Improve features that were found among some of the rows, on all rows: polish and births.
 
-    Rows drawn by their error find features that too few of those had.
+    Births from rows that are drawn by their error find features that too few of the searched rows
+    had.
     """
     on_step(value(state, penalty))
     alternate(state, penalty, least=1e-4)

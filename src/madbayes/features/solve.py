@@ -1,10 +1,10 @@
-"""From a method and a table to the best of its starts.
+"""Run the starts of a method on a table, and return the best.
 
-1. Of a large table only some rows are searched (a method that goes row by row takes all of them).
-   Wide rows are turned into coordinates of their own span.
-2. The starts, each from its own seed; small data: a thread for each. The best counts: of large data
-   only what may come below the starts before is polished to the end.
-3. What was found among some rows is adopted by all, and settled there.
+1. Of a large table only some rows are searched (a method that goes row by row takes all rows). Wide
+   rows are turned into coordinates of the space that they span.
+2. Run the starts, each from its own seed; in small data each has a thread. The best start wins. In
+   large data a start is polished to the end only if it may come below the starts before it.
+3. All rows adopt the features that were found among some rows, and improve them.
 """
 
 from collections.abc import Callable
@@ -19,7 +19,7 @@ from madbayes.features.allocation import Allocation
 from madbayes.features.segment import column_sums, with_columns, z_of
 from madbayes.features.table import Table, turn
 
-SEARCHED = 2**18  # values of X that are searched
+SEARCHED = 2**18  # rows × columns that are searched
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ def best_start(
     rng: np.random.RandomState,
     first: Found | None = None,
 ) -> Features:
-    """1 to 3. With `first` that is the first start, and results with as many features win."""
+    """Steps 1 to 3. `first` is the first start, and results with as many features as it has win."""
     seeds = rng.randint(2**31 - 1, size=method.n_init + 1)
     rows = first.rows if first else None
     if method.settle is not None and rows is None and table.n * table.d > 2 * SEARCHED:
@@ -126,7 +126,7 @@ def best_start(
 
 
 def once(X: Any) -> Any:
-    """Few rows as the kernels read them, so that passes need not convert them again and again."""
+    """Few rows, converted once to the form that kernels read, so that passes need not convert."""
     return X.astype(np.float64) if isinstance(X, np.ndarray) and not on_disk(X) else X
 
 
@@ -147,7 +147,7 @@ def adopt(state: Allocation, A: np.ndarray) -> None:
 def finish(
     state: Allocation, penalty: float, history: list[float], n_iter: int, converged: bool
 ) -> Features:
-    """Measure the objective afresh, rows of weight 0 with the rest."""
+    """The result: rows of weight 0 get their best features, and the objective is measured again."""
     if state.weight.shape[0] and not state.weight.all():
         Z = state.Z.copy()
         state.assign("exact")

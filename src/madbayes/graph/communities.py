@@ -43,7 +43,7 @@ from madbayes.graph.search import measure
 from madbayes.graph.valley_test import WEAK
 from madbayes.howmany.staircase import Choice, NestedLabels, Staircase, in_words
 
-COLUMNS = 10  # up to so many, clusters without valleys are whole
+COLUMNS = 10  # up to this many columns, clusters without valleys are not divided
 MARGIN = 1.25  # times the modularity of the references
 FEWEST = 100  # rows of a cluster that is looked at
 ROWS = 4_000  # that are tested
@@ -108,10 +108,12 @@ def find_communities(
 def communities_of_graph(
     A: sp.csr_array, order: np.ndarray, labels: np.ndarray, before: Choice
 ) -> tuple[np.ndarray, Staircase] | None:
-    """The same for a given graph, which has no rows to compare with: the communities of `GraphCut`,
-    if they come back without a tenth of the edges as those of clusters do (`SURE`). Cells of a
-    cloud of few dimensions come back as well, so the graph must spread like one of many: two steps
-    reach `SPREAD` times as many nodes as one step does."""
+    """`find_communities` for a given graph, which has no rows to compare with.
+
+    The communities of `GraphCut` count if repetitions without a tenth of the edges find them again
+    (`SURE`). Cells of a cloud in few dimensions are found again, too. So the graph must spread like
+    one of many dimensions: two steps reach `SPREAD` times as many nodes as one step does.
+    """
     graph, used = connected_part(A[order][:, order], "normalized")
     if used.size < FEWEST or growth(graph) < SPREAD:
         return None

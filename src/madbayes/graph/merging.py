@@ -23,7 +23,7 @@ TOGETHER, PARTS = 64, 16  # valleys that a thread measures in one go at least; g
 
 
 class Room(NamedTuple):
-    """What a kernel writes on, for one thread."""
+    """The working memory of the kernels, for one thread."""
 
     where: np.ndarray
     whole: np.ndarray
@@ -34,7 +34,7 @@ class Room(NamedTuple):
 
 
 class Clusters:
-    """Pieces and who is in which cluster; a cluster has the number of its first piece."""
+    """The pieces of each cluster. A cluster has the number of its first piece."""
 
     def __init__(
         self, indptr: np.ndarray, indices: np.ndarray, walk: np.ndarray, flow: np.ndarray,
@@ -84,7 +84,7 @@ class Clusters:
         return [depth(a, b, c, self.unit, self.spare) for a, b, c in found.T.tolist()]
 
     def join(self, a: int, b: int) -> None:
-        """All pieces of b behind those of a."""
+        """Merge cluster b into cluster a: the pieces of b follow those of a."""
         self.follows[self.last[a]] = b
         self.last[a] = self.last[b]
         self.size[a] += self.size[b]

@@ -28,7 +28,7 @@ from madbayes.graph.valley_test import MergeTree, chance, staircase, with_weak_e
 from madbayes.graph.voting import majority, merge_pieces, voters
 from madbayes.howmany.staircase import Staircase
 
-MANY = 6_000  # rows: a cluster of more is looked at by samples
+MANY = 6_000  # rows: a cluster with more rows is divided by samples
 SAMPLE = 4_000  # rows of a sample
 LEVEL = 0.05  # valleys of all rows expected by chance; less than elsewhere, since samples follow
 LAYERS = 2.0  # rows behind each other on either side of a boundary that a valley needs at least

@@ -39,15 +39,15 @@ from scipy.special import ndtri
 
 from madbayes.howmany.staircase import Choice, NestedLabels, Staircase, in_words
 
-ROWS = 4.0  # near a side for each unit of links across it
-LEVEL = 0.7  # valleys as deep in all places by chance, if places were independent
-LEAST = 2.2  # z of a valley that stands out from those before
-APART = 1.7  # and its ratio to the largest of them
-FEW = 0.05  # a graph of nearest neighbours: so few rows have hardly more than their own k
-NONE = -9.0  # z where there is no valley at all
-CURVED = 0.5  # support of curves that pass each other
-WEAK = 0.3  # support where other numbers of neighbours disagree
-KEPT = 32  # steps of the staircase
+ROWS = 4.0  # rows near a side for each unit of links across it (step 4)
+LEVEL = 0.7  # expected number of valleys of this depth by chance, if all places were independent
+LEAST = 2.2  # z, at least, of a valley that stands out from those of the merges before …
+APART = 1.7  # … and the least ratio of its z to the largest z before
+FEW = 0.05  # this quantile of the rows' numbers of links estimates k, if a graph is given
+NONE = -9.0  # z if there is no valley at all
+CURVED = 0.5  # support of clusters that are curves which pass each other
+WEAK = 0.3  # support if other numbers of neighbours give other numbers of clusters
+KEPT = 32  # steps of the staircase, at most
 
 
 class MergeTree(NamedTuple):
@@ -58,7 +58,7 @@ class MergeTree(NamedTuple):
     pairs: np.ndarray  # the cluster that stays and the one that becomes part of it
 
     def labels_at(self, number: int) -> np.ndarray:
-        """Labels with so many clusters."""
+        """The labels when `number` clusters are left."""
         there = np.bincount(self.labels) > 0
         root = list(range(there.size))
         for a, b in self.pairs[: max(int(there.sum()) - number, 0)][::-1].tolist():
@@ -67,12 +67,12 @@ class MergeTree(NamedTuple):
         return np.searchsorted(kept, root).astype(np.int32)[self.labels]
 
     def before(self, deep: np.ndarray) -> int:
-        """How many clusters there are before the first join that is `deep`."""
+        """The number of clusters before the first merge that is `deep`."""
         first = np.flatnonzero(deep)
         return int(self.labels.max(initial=-1)) + 1 - int(first[0] if first.size else deep.size)
 
     def nested(self, numbers: np.ndarray) -> NestedLabels:
-        """The clusters at each of these numbers, which ascend by one."""
+        """The labels at each of these numbers of clusters, which ascend by one."""
         rest = self.rest(int(numbers[-1]))
         group = np.arange(int(numbers[-1]))
         groups = [group.astype(np.int32)]
@@ -82,7 +82,7 @@ class MergeTree(NamedTuple):
         return NestedLabels(tuple(groups[::-1]), rest.labels)
 
     def rest(self, number: int) -> "MergeTree":
-        """What is left to be joined when there are so many clusters."""
+        """The merges that are left when there are `number` clusters."""
         whole, pieces = self.labels_at(number), int(self.labels.max(initial=-1)) + 1
         of_piece = np.empty(pieces, np.int64)
         of_piece[self.labels] = whole
@@ -90,14 +90,14 @@ class MergeTree(NamedTuple):
         return MergeTree(whole, self.z[done:], of_piece[self.pairs[done:]])
 
     def excess(self) -> np.ndarray:
-        """6. By how much each z is beyond what is asked of it."""
+        """6. How much each z exceeds the z that step 6 requires."""
         before = np.maximum.accumulate(np.r_[0.0, self.z])[:-1]
         least = np.maximum(LEAST, APART * before)
         return self.z - np.minimum(chance(self.labels.size), least)
 
 
 def chance(rows: int, level: float = LEVEL) -> float:
-    """6. The z that chance does not reach."""
+    """6. The normal quantile 1 - level/rows: a z that chance hardly reaches."""
     return float(-ndtri(level / max(rows, 1)))
 
 
@@ -111,7 +111,7 @@ def depth(middle: float, side: float, links: float, unit: float, spare: float) -
 
 
 def row_weight(A: sp.csr_array, n_neighbors: int | None) -> float:
-    """4. The weight of half a row's neighbours; of a given graph its rows of few links tell."""
+    """4. The weight of half a row's neighbours; k of a given graph is estimated (`FEW`)."""
     if not A.nnz:
         return 1.0
     few = np.quantile(np.diff(A.indptr), FEW) if n_neighbors is None else n_neighbors
@@ -187,7 +187,7 @@ def staircase_with_curves(tree: MergeTree, path: Staircase, labels: np.ndarray) 
 
 
 def with_weak_evidence(path: Staircase, remark: str) -> Staircase:
-    """The same with weak evidence, and why."""
+    """The staircase with weak evidence, and the remark that says why."""
     choice = path.best()
     support = 0.0 if choice.number == 1 else WEAK
     remarks = (*choice.remarks, remark)

@@ -1,4 +1,4 @@
-"""What the tests say, put into a `Choice`: the number, its penalty, words and remarks."""
+"""Make a `Choice` from the results of the tests: the number, its penalty, its strength, remarks."""
 
 from dataclasses import dataclass
 from itertools import combinations
@@ -13,10 +13,10 @@ from madbayes.howmany.recovery import Recovery
 from madbayes.howmany.remarks import remarks
 from madbayes.howmany.staircase import Staircase, Strength, in_words, lower_hull
 
-LEAST_FOUND = 1 / 3  # share of the clusters that has to be found again beyond noise
+LEAST_FOUND = 1 / 3  # share of the clusters that must be found again, beyond what noise gives
 MORE_FOUND = 1.5  # clusters found again, in units of the links' score, that overrule the links
 CLEAR_LINKS, CLEAR_SHARE = 7.0, 0.9  # score of the links, and share of the possible, beyond doubt
-STRONG_ROWS = 100  # rows for strong evidence, at least: halves of fewer say the same by accident
+STRONG_ROWS = 100  # rows for strong evidence, at least: halves of fewer rows may agree by accident
 COMPARED_ROWS = 2_048  # rows whose divisions by several halves are compared
 COMPARED_HALVES = 4  # halves that are compared, at most
 WEAKER: dict[Strength, Strength] = {"strong": "moderate", "moderate": "weak"}
@@ -25,7 +25,7 @@ CLOSE = 1.15  # numbers of clusters of two tests that differ by a smaller factor
 
 @dataclass(frozen=True)
 class Tested:
-    """3. to 5. What the halves say."""
+    """The results of steps 3 to 5 of `path`: the scores of the numbers of clusters."""
 
     Z: np.ndarray
     weights: np.ndarray
@@ -33,8 +33,8 @@ class Tested:
     scores: Scores
     votes: Votes  # of the repeated cuts in halves
     fewest: int
-    most: int  # clusters that may be answered
-    top: int  # the most that halves can divide into
+    most: int  # the largest number of clusters that the choice may take
+    top: int  # the largest number of clusters that the halves can be divided into
     unit: bool = False
     recovery: Recovery | None = None
 
@@ -45,15 +45,15 @@ class Tested:
 
     @property
     def beyond_doubt(self) -> bool:
-        """Whether so many links are confirmed, by every cut, that no other test overrules them."""
+        """Whether every cut in halves confirms so many links that no other test overrules them."""
         k = self.by_links
         sure = self.scores[k][0] >= max(CLEAR_LINKS, CLEAR_SHARE * (k - 1))
         return sure and all(vote == k for vote in self.votes)
 
     @property
     def recovered(self) -> bool:
-        """Whether clusters that are found again decide: they are beyond noise, and clearly more of
-        them are confirmed than by links."""
+        """Whether the test of step 5 decides: its clusters are beyond noise, and it confirms
+        clearly more clusters than the links do."""
         if self.recovery is None or not self.recovery.beyond_noise:
             return False
         least = LEAST_FOUND * (self.recovery.number - 1)
@@ -61,7 +61,7 @@ class Tested:
 
     @property
     def best(self) -> int:
-        """The number of clusters that does best."""
+        """The number of clusters with the best score in the test that decides."""
         if self.recovered:
             assert self.recovery is not None
             return min(max(self.recovery.number, self.fewest), self.most)
@@ -69,18 +69,21 @@ class Tested:
 
 
 def choose(path: Staircase, tested: Tested, number: int, k: int) -> Staircase:
-    """The staircase with the choice of a number of clusters that was tested as a division into k
-    (fewer where rows coincide)."""
+    """The staircase, with the choice of `number` clusters.
+
+    The tests divided the rows into k clusters; `number` is less than k if rows coincide.
+    """
     by_test = from_recovery(tested) if tested.recovered else from_links(path, tested, k)
     scores = {k: score for k, (score, _) in tested.scores.items()}
     return path.decide(number, scores=scores, remarks=remarks(tested, k), **by_test)
 
 
 def keep_on_hull(numbers: np.ndarray, errors: np.ndarray, chosen: int) -> np.ndarray:
-    """Positions of the points that let the chosen number be a step of the staircase.
+    """Positions of the points to keep so that the chosen number is a step of the staircase.
 
-    A point above the line between its neighbours is never the best, whatever the penalty. Errors
-    come from a few Lloyd passes, so that this may happen by accident: the nearest neighbour goes.
+    A point above the line between its two neighbours is not the best at any penalty. The errors
+    come from a few of Lloyd's passes, so this may happen to the chosen number by accident. Then the
+    nearest number on the hull is removed, again and again, until the chosen number is a step.
     """
     keep = np.arange(len(numbers))
     while True:
@@ -95,7 +98,7 @@ def keep_on_hull(numbers: np.ndarray, errors: np.ndarray, chosen: int) -> np.nda
 
 
 def from_links(path: Staircase, tested: Tested, k: int) -> dict[str, Any]:
-    """What the links say of k clusters."""
+    """Reason, strength and remarks for k clusters that the links decided."""
     score, confirmed = tested.scores.get(k, (0.0, None))
     word = strength(k, tested.scores)
     votes = tested.votes
@@ -126,7 +129,10 @@ def from_links(path: Staircase, tested: Tested, k: int) -> dict[str, Any]:
 
 
 def from_recovery(tested: Tested) -> dict[str, Any]:
-    """What repeated halvings say. The evidence is weak: there is no valley between the clusters."""
+    """Reason, strength and remarks for clusters that were found again in other halves.
+
+    The evidence is weak, because no valley lies between these clusters.
+    """
     recovery = tested.recovery
     assert recovery is not None
     at, number = recovery.at, recovery.number
@@ -149,7 +155,7 @@ def from_recovery(tested: Tested) -> dict[str, Any]:
 
 
 def doubted(tested: Tested, k: int) -> bool:
-    """Whether more clusters than the k of the links are found again in other halves."""
+    """Whether the test of step 5 finds more clusters than the k that the links support."""
     recovery = tested.recovery
     if recovery is None or recovery.number <= CLOSE * k:
         return False
@@ -166,7 +172,10 @@ def mean_rand(Z: np.ndarray, halves: list[Half], k: int) -> float | None:
 
 
 def runners_up(path: Staircase, scores: Scores, k: int) -> list[tuple[int, float]]:
-    """By score; where that is negative (no better than noise) by the mean vote of the links."""
+    """Other numbers and their scores, best first.
+
+    Numbers with a negative score (no better than noise) are sorted by the mean vote of their links.
+    """
     rank = {j: s if s >= 0 else s / (j - 1) for j, (s, _) in scores.items()}
     runners = sorted((j for j in rank if j != k), key=lambda j: (-round(rank[j], 1), j))[:5]
     runners += [j for j in widest(path, scores) if j != k and j not in runners]
@@ -174,9 +183,9 @@ def runners_up(path: Staircase, scores: Scores, k: int) -> list[tuple[int, float
 
 
 def widest(path: Staircase, scores: Scores) -> list[int]:
-    """The k with the widest plateau among those whose neighbours were examined.
+    """The k with the widest plateau, among those whose neighbouring numbers were examined.
 
-    It sees overlapping clusters in several dimensions, where no valley is left between them.
+    Overlapping clusters in several dimensions have no valley between them, but may have a plateau.
     """
     seen = [{k - 1, k, k + 1} <= set(scores) for k in path.number.tolist()]
     width = np.where(seen, path.widths(), 0.0)
@@ -184,7 +193,10 @@ def widest(path: Staircase, scores: Scores) -> list[int]:
 
 
 def strength(k: int, scores: Scores) -> Strength:
-    """In words; one step down when a k elsewhere, a peak of its own, scores nearly as much."""
+    """The strength of the evidence in words.
+
+    It is one step weaker if another peak of the scores is nearly as high.
+    """
     if k < 2 or k not in scores:
         return "none"
     word = in_words(scores[k][0] / (k - 1))

@@ -1,17 +1,18 @@
-"""One currency for clusters of different shapes: how well they explain rows that were held out.
+"""Compare clusters of different shapes: how well do they explain rows that were held out?
 
-A division of the rows is turned into a density, and the density is judged by the mean logarithm
-that it gives to rows which played no part in it, in nats per row:
+Each division of the rows is turned into a density. The density is judged by the mean log density of
+rows that were not used to make it, in nats per row:
 
 - *round*: one Gaussian for each cluster, with one variance for all directions;
 - *long*: one Gaussian for each cluster, with a covariance of its own;
-- *any*: a kernel density of all rows, which knows no clusters (Breiman, Meisel & Purcell 1977: each
-  row has a kernel as wide as the distance to its k-th neighbour).
+- *any*: a kernel density of all rows, without clusters (Breiman, Meisel & Purcell 1977: the width
+  of each row's kernel is proportional to the distance to its k-th neighbour).
 
 Clusters that are really round or long are explained best by their Gaussians. Crescents, rings and
-uniform clouds are explained best by the kernel density, whatever Gaussians are laid over them.
+uniform clouds are explained best by the kernel density.
 
-The rows are divided by content, not by order: a shuffled table gives the same figures.
+Which rows are held out depends on their values, not on their order, so a shuffled table gives the
+same figures.
 """
 
 from collections.abc import Sequence
@@ -21,8 +22,8 @@ from scipy.linalg import solve_triangular
 from scipy.spatial import cKDTree
 from scipy.special import logsumexp
 
-MAX_ROWS = 1200  # rows that are looked at; the standard error of the mean is then about 0.03 nats
-MAX_COLUMNS = 10  # principal components that are kept: kernels see little in more
+MAX_ROWS = 1200  # rows that are used, at most: the standard error of the mean is about 0.03 nats
+MAX_COLUMNS = 10  # principal components that are kept: kernel densities fail in more dimensions
 MIN_ROWS = 40  # fewer rows cannot be divided and compared
 PRIOR_ROWS = 1.0  # the variance of all rows counts like this many rows in each cluster
 NEIGHBOURS = (5, 10, 20)  # k of the kernel density
@@ -31,8 +32,10 @@ KERNELS = tuple((k, width) for k in NEIGHBOURS for width in WIDTHS)  # the best 
 
 
 def sketch(X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The rows that are looked at and their places: in few columns, and in an order that depends on
-    their values only."""
+    """The rows that are used, in few columns, and their numbers in X.
+
+    Their order depends on their values only.
+    """
     X = np.asarray(X, dtype=np.float64)
     X = X - X.mean(axis=0)
     scale = np.sqrt(np.square(X).mean())
@@ -47,10 +50,9 @@ def sketch(X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def dequantize(Z: np.ndarray) -> np.ndarray:
-    """Noise of half a step each way for columns of rounded numbers, 0 for others.
+    """Uniform noise, at most half a step each way, for columns of rounded numbers; 0 for others.
 
-    Rounded numbers have no density; spread evenly over their steps they have one (Uria, Murray &
-    Larochelle 2013).
+    Rounded numbers have no density. With this noise they have one (Uria, Murray & Larochelle 2013).
     """
     noise = np.random.RandomState(0).uniform(-0.5, 0.5, Z.shape)
     for column, out in zip(Z.T, noise.T, strict=True):
@@ -72,7 +74,7 @@ def gaussian_density(
         share, mean = np.log(len(own) / n), own.mean(axis=0)
         apart = own - mean
         if long:
-            prior = PRIOR_ROWS * (1 + d)  # a covariance has so many times the freedom of a variance
+            prior = PRIOR_ROWS * (1 + d)  # a covariance has more free values than a variance
             S = (apart.T @ apart + 0.1 * prior * np.diag(spread)) / (len(own) + prior)
             L = np.linalg.cholesky(S)
             gaps = solve_triangular(L, (others - mean).T, lower=True)
@@ -89,10 +91,10 @@ def gaussian_density(
 def kernel_density(
     rows: np.ndarray, others: np.ndarray, kernels: Sequence[tuple[int, float]] = KERNELS
 ) -> tuple[float, tuple[int, float]]:
-    """The mean log density of `others` under kernels around `rows`, and the kernel that is best.
+    """The mean log density of `others` under kernels around `rows`, and the best of `kernels`.
 
-    Repeated rows count once for the distance to a neighbour: kernels around them would otherwise
-    have no width, and a density without bound.
+    For the distance to a neighbour, equal rows count once. Otherwise the kernels of repeated rows
+    would have the width 0, and the density would be infinite.
     """
     n, d = rows.shape
     squares = np.square(others).sum(axis=1)[:, None] + np.square(rows).sum(axis=1)
@@ -116,18 +118,17 @@ def kernel_density(
 
 
 def loss_by_shape(X: np.ndarray, labels: np.ndarray) -> float:
-    """By how many nats per row a density without clusters explains held-out rows better than
-    Gaussian clusters do; 0 or less where clusters are about Gaussian."""
+    """How much better a density without clusters explains held-out rows than Gaussian clusters do,
+    in nats per row. It is 0 or less if the clusters are about Gaussian."""
     found = explain(X, {"clusters": labels, "any": np.zeros(len(X), np.int64)})
     return found["any"] - found["clusters"]
 
 
 def explain(X: np.ndarray, divisions: dict[str, np.ndarray]) -> dict[str, float]:
-    """For each division, by the name of its shape: how well it explains held-out rows, in nats per
-    row. Each row is held out once.
+    """How well each division explains held-out rows, in nats per row, by the name of its shape.
 
-    "any" is the best of all densities, for its clusters may have any shape. The other divisions are
-    judged by both kinds of Gaussians.
+    Each row is held out once. "any" gets the best value of all densities, because its clusters may
+    have any shape. The other divisions are judged by both kinds of Gaussians.
     """
     Z, place = sketch(X)
     half = np.arange(len(Z)) % 2

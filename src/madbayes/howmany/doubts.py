@@ -1,14 +1,14 @@
-"""Reasons to believe less in clusters that are apart: densities of held-out rows (`densities.py`).
+"""Two reasons to doubt clusters that valleys separate: densities of held-out rows (`densities.py`).
 
-Valleys say that clusters are apart. They do not say that the clusters are whole, nor that none of
-them holds two. Clusters are therefore turned into Gaussians, and compared with two others:
+A valley shows that two clusters are apart. It does not show that a cluster is complete, nor that it
+is a single cluster. So the clusters are turned into Gaussians, and these are compared with:
 
-1. *Other shapes.* Between two pieces of a ring or a crescent a straight line crosses a gap, so the
+1. *Other shapes.* A straight line between two pieces of a ring or a crescent crosses a gap, so the
    tests on held-out rows see a valley. A density without clusters explains such rows much better.
 2. *A finer division.* Two clusters that overlap have no valley between them. If a finer division of
-   the staircase explains held-out rows better, the number may be too small (iris: 2 of 3).
+   the staircase explains held-out rows better, the number may be too small (iris: 2 instead of 3).
 
-Evidence that is doubted is weak.
+If one of the two comparisons favours the alternative, the evidence becomes weak.
 """
 
 from dataclasses import replace
@@ -21,18 +21,18 @@ from madbayes._rows.content import content_order
 from madbayes.howmany.densities import MAX_COLUMNS, MAX_ROWS, MIN_ROWS, explain, loss_by_shape
 from madbayes.howmany.staircase import Staircase
 
-# Nats per row. Clusters that are uniform, not Gaussian, lose 0.1 to 0.25; rings, arcs and crescents
-# that are cut into round pieces lose 0.4 to 1.3.
+# Nats per row. Uniform clusters (not Gaussian ones) lose 0.1 to 0.25 against the kernel density;
+# rings, arcs and crescents that are cut into round pieces lose 0.4 to 1.3.
 SHAPE_LOSS = 0.3
-# Nats per row. Finer divisions of Gaussian and uniform clusters gain up to 0.015, of clusters that
-# hold two classes (iris, penguins, vehicle) 0.05 to 0.7.
+# Nats per row. A finer division gains up to 0.015 on Gaussian and uniform clusters, and 0.05 to 0.7
+# on clusters that hold two classes (iris, penguins, vehicle).
 FINER_GAIN = 0.03
-WEAK_SUPPORT = 0.2  # of a choice that is doubted
-FINER = 1.0, 1.5, 2.0  # times as many clusters, and at least one more
+WEAK_SUPPORT = 0.2  # the support of a choice that is doubted
+FINER = 1.0, 1.5, 2.0  # finer divisions: this many times as many clusters, and at least one more
 
 
 def doubt(path: Staircase, X: Any, labels: np.ndarray) -> Staircase:
-    """The path with a weak choice where 1. or 2. speaks against the clusters of the rows X."""
+    """The path; its choice becomes weak if 1. or 2. speaks against the clusters of the rows X."""
     choice = path.best()
     if choice.strength not in ("moderate", "strong") or len(X) < MIN_ROWS:
         return path
@@ -54,7 +54,7 @@ def doubt(path: Staircase, X: Any, labels: np.ndarray) -> Staircase:
 
 
 def gain_of_finer(path: Staircase, X: np.ndarray, labels: np.ndarray) -> float:
-    """2. By how many nats per row a finer division explains held-out rows better, at most."""
+    """2. How much better the best finer division explains held-out rows, in nats per row."""
     centers = [C for C in path.centers or () if len(C) > path.best().number]
     if not centers:
         return 0.0

@@ -1,5 +1,7 @@
-"""Halves of a sample that propose divisions, and test those of the other half: steps 3 and 4 of
-`path`."""
+"""Halves of a sample: one half proposes divisions, the other half tests them.
+
+These are steps 3 and 4 of `path`.
+"""
 
 from typing import Any
 
@@ -17,24 +19,24 @@ from madbayes._rows.threads import patient, together
 from madbayes.howmany.links import FEW, LEVEL, link_strengths, links_of_few, score
 from madbayes.howmany.staircase import plateau
 
-SCORED_ROWS = 4_096  # rows of a half used to score k ≤ 64; 64 per cluster above
-FIRST_LOOK = 4  # times as many rows as at the first look at numbers that have little hope
-MANY_CLUSTERS = 128  # more than these
-LEAST_ROWS = 12  # for each of them at a first look
-DOUBT = 0.35  # of a vote for each link, by which it may be wrong
-MANY = 32  # clusters that are tried of any rows
-CUT_ROWS = 4_000  # rows of all cuts in halves together, which …
-CUTS = 2, 8  # … are so many cuts, at least and at most
+SCORED_ROWS = 4_096  # rows of a half that score k ≤ 64 clusters; for more clusters, 64 rows each
+FIRST_LOOK = 4  # a first look at numbers with little hope uses the rows divided by this
+MANY_CLUSTERS = 128  # above this number of clusters, a first look comes first
+LEAST_ROWS = 12  # rows for each cluster at a first look, at least
+DOUBT = 0.35  # votes for each cluster by which the score of a first look may be too low
+MANY = 32  # clusters that are tried for any number of rows
+CUT_ROWS = 4_000  # rows of all cuts in halves together; this sets the number of cuts, …
+CUTS = 2, 8  # … within these limits
 HALF_ROWS = 8_192  # rows of one half, at most
-STEADY = 0.75  # share of the cuts that say the same number, at least, for strong evidence
+STEADY = 0.75  # share of the cuts that vote for the same number, at least, for strong evidence
 
-# of each k: score, confirmed share of links; None where a first look was enough
+# For each k: its score, and the share of confirmed links (None after a first look only).
 Scores = dict[int, tuple[float, float | None]]
 Votes = tuple[int, ...]  # the number of clusters that each cut in halves would answer alone
 
 
 def frame_of(X: np.ndarray, weights: np.ndarray) -> Frame | None:
-    """Where many rows lie; few are not asked."""
+    """The frame of the rows; None for few rows, whose kernels need no frame."""
     return measure(Rows(X, weight=weights)) if X.size * MANY > PLAIN else None
 
 
@@ -53,7 +55,7 @@ class Half:
         self.held_out, self.held_weights = held_out, held_weights
         self._found: dict[int, tuple[int, np.ndarray]] = {}
         n, d = X.shape
-        self.few = n * n * d <= FEW  # as many as are looked at hundreds of times
+        self.few = n * n * d <= FEW  # few rows: plain loops are quicker than matrix products
         if self.few:
             self.columns, self.held_columns = (np.ascontiguousarray(A.T) for A in (X, held_out))
         self.frame = frame_of(X, weights)
@@ -65,12 +67,14 @@ class Half:
         self.left, self.right, self.heights = tree
 
     def _rows(self, k: int, share: int) -> slice:
-        """The rows that k clusters ask for, or a part of them."""
+        """The rows that score k clusters, or one part in `share` of them."""
         return slice(min(len(self.X), max(SCORED_ROWS, 64 * k)) // share)
 
     def centers(self, k: int, share: int = 1) -> np.ndarray:
-        """k centres: the tree cut at k, then Lloyd; on a part of the rows that k asks for, at
-        least."""
+        """k centres: cut the tree at k, then make Lloyd's passes on the rows of `_rows(k, share)`.
+
+        Centres that were found on more rows are used again.
+        """
         found = self._found.get(k)
         if found is None or found[0] > share:
             group = cut_tree(self.left, self.right, k)
@@ -85,9 +89,11 @@ class Half:
         return found[1]
 
     def links(self, k: int, share: int = 1) -> np.ndarray:
-        """The weakest links, ascending; fewer clusters, where rows coincide, count against k.
+        """z of the k - 1 weakest links, ascending. A cluster that is missing because rows coincide
+        counts as a link of -inf.
 
-        Of a part of the rows: about what all of them would say, since z grows as the root.
+        If only a part of the rows is tested, z is multiplied by √share, because z grows with the
+        root of the number of rows.
         """
         centers = self.centers(k, share)
         if self.few:
@@ -107,7 +113,7 @@ class Half:
 
 
 def count_cuts(n: int) -> int:
-    """3. How often n rows are cut in halves: often where rows are few, and never only once."""
+    """3. How often n rows are cut in halves: the fewer rows, the more cuts, and at least two."""
     return int(np.clip(CUT_ROWS // n, *CUTS))
 
 
@@ -131,16 +137,19 @@ def make_halves(
 
 
 def add_up(found: list[np.ndarray]) -> np.ndarray:
-    """The two halves of a cut add up (weakest with weakest), cuts are averaged."""
+    """Combine the z of all halves: the two halves of a cut are one test, cuts are averaged.
+
+    The weakest links are combined with the weakest.
+    """
     return sum(found) * np.sqrt(2) / len(found)
 
 
 def score_levels(halves: list[Half], k_min: int, k_max: int) -> tuple[Scores, Votes]:
-    """4. {k: (score, confirmed share of links)} for k on a grid, then around the best; and the k
-    that each cut in halves would choose among them.
+    """4. Score the numbers k on a grid, then those around the best.
 
-    Many clusters ask for many rows: a first look at a part of them is enough where it is far from
-    the best, and so it is for numbers so small that they cannot come near it.
+    Returns {k: (score, confirmed share of links)}, and the k that each cut in halves would choose
+    alone. Many clusters need many rows to be scored. A first look at a part of the rows is enough
+    for a k whose score is far below the best, and for a k so small that it cannot reach the best.
     """
     scores: Scores = {1: (0.0, 0.0)} if k_min == 1 else {}
     rough: Scores = {}
@@ -157,7 +166,7 @@ def score_levels(halves: list[Half], k_min: int, k_max: int) -> tuple[Scores, Vo
 
     def visit(ks: Any, share: int = 1) -> None:
         new = {int(k) for k in ks if max(k_min, 2) <= k <= k_max} - set(scores)
-        ordered = sorted(new, reverse=True)  # the longest first
+        ordered = sorted(new, reverse=True)  # the jobs that take longest first
         found = iter(together(test, [(half, k, share) for k in ordered for half in halves]))
         for k in ordered:
             each = [next(found) for _ in halves]
@@ -197,5 +206,5 @@ def score_levels(halves: list[Half], k_min: int, k_max: int) -> tuple[Scores, Vo
 
 
 def cut_further(k: int) -> float:
-    """As many pieces of k clusters as tell whether there are gaps inside (`remarks`)."""
+    """The number of pieces into which k clusters are cut to look for gaps inside (`remarks`)."""
     return max(k + 4, 1.5 * k)

@@ -1,15 +1,15 @@
-"""Counting rows between neighbouring centres; the test itself is explained in `cluster.links`.
+"""Count rows between neighbouring centres. `links.py` explains the test.
 
-Few rows are tested hundreds of times, so all of it is one kernel: a step in numpy would take longer
-than the counting.
+A small table is tested hundreds of times, so the whole test is one kernel: single steps in numpy
+would take longer than the counting.
 """
 
 import numpy as np
 
 from madbayes._jit import inner, kernel
 
-FEW = 3  # centres that are known of each row: two that a pair may be, and one beside them
-SLACK = 1 + 1e-6  # for rounding
+FEW = 3  # nearest centres that are kept for each row: two may be the pair, the third is beside it
+SLACK = 1 + 1e-6  # margin for rounding
 
 
 def make_books(n, k):
@@ -21,27 +21,29 @@ def make_books(n, k):
 
 
 def link_tests(D, between, weights, limit, window, metric, books):
-    """z of the k - 1 weakest links that hold the centres together, in any order.
+    """z of the k - 1 weakest links that connect all centres, in any order.
 
-    Row i is D[i, c] from centre c (squared), the centres are `between` from each other: `limit` of
-    them are neighbours of each, at most. `metric`: the roots keep the triangle inequality.
+    D[i, c] is the squared distance of row i and centre c, `between` holds the squared distances of
+    the centres. A centre has at most `limit` neighbours. `metric`: the square roots satisfy the
+    triangle inequality.
     """
     order, reach = between.argsort(axis=1, kind="stable"), np.empty(len(between))
     slack = SLACK if metric else np.inf
-    link_pairs(D, between, order, weights, limit, window, slack, reach, *books)  # no tuple: slower
+    link_pairs(D, between, order, weights, limit, window, slack, reach, *books)  # a tuple is slower
     return reach[1:]
 
 
 @inner
 def spanning_tree(length, parent, reach):
-    """Prim's minimum spanning tree: the point that each is joined to, and how far away.
+    """Prim's minimum spanning tree, written into `parent` and `reach`.
 
-    Point 0 is the root; inf: nothing connects. Points inside have a parent >= 0.
+    For each point: the point that it is joined to, and the length of that edge (inf: no edge). The
+    root is point 0. A point that is in the tree already has a parent >= 0.
     """
     k = length.shape[0]
     b = 0
     for c in range(k):
-        parent[c], reach[c] = -1, np.inf  # -1 - p: outside, next to p
+        parent[c], reach[c] = -1, np.inf  # -1 - p: not yet in the tree, nearest to p
     for _ in range(k):
         parent[b] = -1 - parent[b]
         near, least = b, np.inf
@@ -71,14 +73,15 @@ def link_pairs(
     marks,
     room,
 ):
-    """`link_tests`, into `reach`; order[a] are the centres from the nearest to a on.
+    """`link_tests`, written into `reach`. order[a] lists the centres by their distance to a.
 
-    nearest[i] is room for the centres nearest to row i, and for the last pair that it was seen for.
+    nearest[i] is working memory for the centres nearest to row i, and for the last pair that row i
+    was counted for.
     """
     n, k = D.shape
     m = nearest.shape[1] - 1
-    # pairs to test (length 0): a tree that connects all; and neighbours, between which no centre is
-    # nearer to the midpoint than they are (Gabriel)
+    # Pairs to test (length 0): those of a tree that connects all centres, and Gabriel neighbours:
+    # pairs for which no other centre is nearer to the midpoint than the pair is.
     spanning_tree(between, marks, reach)
     for a in range(k):
         for b in range(k):
@@ -87,7 +90,7 @@ def link_pairs(
         for r in range(k):
             b = order[a, r]
             free, gap2 = b != a and found < limit, between[a, b]
-            for s in range(r if free else 0):  # whoever is nearer to the midpoint is nearer to a
+            for s in range(r if free else 0):  # a centre nearer to the midpoint is nearer to a
                 c = order[a, s]
                 if c != a and between[a, c] + between[b, c] < gap2:
                     free = False
@@ -95,7 +98,7 @@ def link_pairs(
             if free:
                 length[a, b] = 0.0
                 found += 1
-    # the nearest centres of each row, the lower one of equals
+    # the nearest centres of each row; of equal distances the lower number
     for c in range(k + 2):
         starts[c] = 0
     for i in range(n):
@@ -121,12 +124,13 @@ def link_pairs(
         for s in range(m):
             at = nearest[i, s] + 1
             rows[starts[at]] = i
-            starts[at] += 1  # in the end where the next centre begins
+            starts[at] += 1  # after the loop: where the rows of the next centre begin
     for a in range(k):
         for b in range(a + 1, k):
             if length[a, b] > 0.0 and length[b, a] > 0.0:
                 continue
-            # centres so near to a or b that their half-space would hide it do not bound the cell
+            # A centre so near to a or b that its half-space excludes a or b does not bound the
+            # cell.
             gap2, hidden = between[a, b], 0
             for c in range(k):
                 near = between[a, c] < gap2 / 4 or between[b, c] < gap2 / 4
@@ -150,8 +154,8 @@ def link_pairs(
                     to_a, to_b, w = D[i, a], D[i, b], weights[i]
                     middle = (to_a + to_b) / 2 - gap2 / 4
                     if hidden >= m and other == np.inf:
-                        # from the nearest to a or b on: no other is nearer than the midpoint when
-                        # the next one is farther off than both can be from the row
+                        # Visit centres by their distance to a or b. Stop when the next centre is so
+                        # far away that it cannot be nearer to the row than the midpoint.
                         p, here = (a, to_a) if to_a <= to_b else (b, to_b)
                         here = here if here > 0.0 else 0.0  # `max` is one more function to compile
                         far = np.sqrt(here) + np.sqrt(middle if middle > 0.0 else 0.0)

@@ -5,7 +5,7 @@ centres a, b: do the rows form two groups with a valley between them, or one gro
 
 **The link test.** The centres come from one half of the rows, the rows tested from the other half.
 1. Replace a and b by their midpoint m; the rows nearer to m than to any other centre lie in an
-   intersection of half-spaces, a convex set that holds what was around a and b.
+   intersection of half-spaces: a convex set with most of the rows of a and b.
 2. Project these rows on the line through a and b: t = |x-a|² - |x-b|².
 3. Count the rows in three windows of equal width: around the mean of each side, and half-way.
 4. z = √2 (√(N_side + 3/8) - √(N_middle + 3/8)), with the emptier of the two sides.
@@ -19,13 +19,14 @@ No reference data need to be generated and nothing depends on the dimension.
 
 **The score of a partition.** The k-1 weakest links that connect all centres (the minimum spanning
 tree with the z as lengths) each vote clip(z/z₀ - 1, -1, 1), z₀ = 1.645 (the 5 % level). Separated
-clusters vote +1 and pieces of one cluster -1, so the sum rises by one with each true cluster and
-falls with each superfluous one: its peak is the number of clusters, and 0, the score of k = 1, is
-what every partition of noise stays under. Both halves take each role once; scores are averaged.
+clusters vote +1 and pieces of one cluster -1. So the sum rises by one with each true cluster and
+falls with each superfluous one, and its peak is the number of clusters. The score of k = 1 is 0,
+and partitions of noise have scores below 0. Each half proposes once and tests once; scores are
+averaged.
 
 Departs from G-means (Hamerly & Elkan 2003) and dip-means (Kalogeratos & Likas 2012), which test
 whether one cluster should be split: the top of the tree often looks unimodal although clusters
-exist below it. Here all levels are scored and the best taken. Held-out rows as in PG-means' spirit.
+exist below it. Here all numbers k are scored, and the best is taken.
 """
 
 import threading
@@ -39,12 +40,12 @@ from madbayes.howmany.link_kernels import link_tests, make_books
 LEVEL = 1.6448536269514722  # one-sided 5 % point of the normal law
 WINDOW = 0.45  # width of the counting windows, in units of the distance between the sides
 NEIGHBOURS = 5  # Gabriel neighbours tested per centre
-FEW = 2**16  # rows × centres × columns up to which plain loops are sooner than a matrix product
-AT_ONCE = 2**16  # distances that are still near when lengths are added to products
+FEW = 2**16  # rows × centres × columns up to which plain loops are quicker than a matrix product
+AT_ONCE = 2**16  # distances that stay in the cache while lengths are added to products
 
 
 class _Last(threading.local):
-    """The working memory of this thread's last test: many of one size follow each other."""
+    """The working memory of this thread's last test: the next test often has the same size."""
 
     shape: tuple[int, ...] = ()
     books: tuple[np.ndarray, ...] = ()
@@ -72,14 +73,14 @@ def squared_distances(X: Any, centers: Any) -> np.ndarray:
 
 
 def add_lengths(D: np.ndarray, one: np.ndarray, other: np.ndarray) -> np.ndarray:
-    """‖x‖² and ‖c‖² to -2x·c, in place."""
+    """Add ‖x‖² and ‖c‖² to -2x·c, in place."""
     D += other
     D += one[:, None]
     return np.maximum(D, 0.0, out=D)
 
 
 def link_strengths(X: np.ndarray, weights: np.ndarray, centers: np.ndarray) -> np.ndarray:
-    """The weakest links that hold the centres together, tested on the rows X: k-1 values of z."""
+    """z of the k - 1 weakest links that connect all centres, tested on the rows X."""
     if len(centers) < 2:
         return np.zeros(0)
     k = len(centers)
@@ -93,7 +94,7 @@ def link_strengths(X: np.ndarray, weights: np.ndarray, centers: np.ndarray) -> n
 
 
 def links_of_few(columns: np.ndarray, weights: np.ndarray, centers: np.ndarray) -> np.ndarray:
-    """The same for few rows, given by their columns."""
+    """`link_strengths` for few rows, given by their columns."""
     if len(centers) < 2:
         return np.zeros(0)
     between = pairs_of(np.ascontiguousarray(centers.T), centers)
@@ -103,10 +104,11 @@ def links_of_few(columns: np.ndarray, weights: np.ndarray, centers: np.ndarray) 
 def weakest_links(
     D: np.ndarray, between: np.ndarray, weights: np.ndarray, *, metric: bool = True
 ) -> np.ndarray:
-    """The k - 1 weakest links that hold the centres together: z of each, ascending.
+    """z of the k - 1 weakest links that connect all centres, ascending.
 
-    D: squared distances of rows and centres, `between`: of the centres (symmetric, 0 to itself).
-    Unless they are those of a `metric` the triangle inequality is not made use of.
+    D: squared distances of rows and centres. `between`: squared distances of the centres
+    (symmetric, with zeros on the diagonal). With ``metric=False`` the triangle inequality is not
+    used.
     """
     books = _last.books if D.shape == _last.shape else make_books(*D.shape)
     if D.size <= FEW:

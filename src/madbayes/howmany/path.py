@@ -1,27 +1,29 @@
 """The staircase k(λ) of J(λ) = SSE + λk, and the k that the data supports.
 
-1. *Sample.* Rows of weight 0 and far, lonely rows are set aside; at most some 30,000 rows are kept,
-   in an order that depends on their content.
-2. *Sketch.* Columns on a grid (integers, rounded values) are spread over their grain. Above ten
-   columns, keep the principal components that stand out from those of the same data with random
-   signs (parallel analysis; Horn 1965, Hong, Sheng & Dobriban 2020).
-3. *Halves.* The rows are cut in halves, at least twice. Each half: k-means++ to many small
-   clusters, Lloyd, then Ward's merging (the cost of a merge, w_a w_b/(w_a+w_b)·‖μ_a-μ_b‖², is the λ
-   at which it pays), so that cutting the tree and a few Lloyd steps give a partition for any k
-   (KJ Fig. 2c).
-4. *Valleys.* The partitions of one half are tested on the other half (`links.py`): a score that
-   rises with each cluster that is apart from its neighbours, falls with each superfluous one, and
-   stays below 0 on noise. All small k, a geometric grid and the widest plateaus of Ward's heights
-   are scored, then the neighbourhood of the best. The score is that of all cuts together; the
-   number that each cut alone would give is its vote, and the share of equal votes the stability.
-5. *Clusters found again.* In many components there may be clusters without valleys: are they found
-   again in other halves, beyond noise (`recovery.py`)? If clearly more clusters are found again
-   than valleys confirm, they decide.
-6. *Staircase.* Around these k, Lloyd on the rows of both halves in the original space: SSE_k; its
-   lower convex hull gives for each k the interval of λ in which it is best.
+1. *Sample.* Leave out rows of weight 0 and rows far from all others. Keep at most some 30,000 rows,
+   in an order that depends on their values only.
+2. *Sketch.* Columns on a grid (integers, rounded values) are spread evenly over the cells of the
+   grid. If there are more than ten columns, keep the principal components whose variance is larger
+   than those of the same data with random signs (parallel analysis; Horn 1965, Hong, Sheng &
+   Dobriban 2020).
+3. *Halves.* Cut the rows in halves, at least twice. In each half, make many small clusters
+   (k-means++ and Lloyd's passes), then merge them by Ward's cost w_a w_b/(w_a+w_b)·‖μ_a-μ_b‖². This
+   cost is the λ at which the merge pays. Cutting the tree of merges at k, and a few of Lloyd's
+   passes, give a partition for any k (KJ Fig. 2c).
+4. *Valleys.* Test the partitions of one half on the other half (`links.py`). The score rises with
+   each cluster that is apart from its neighbours, falls with each superfluous one, and stays below
+   0 on noise. Score all small k, a geometric grid and the widest plateaus of Ward's heights, then
+   the numbers around the best. The score combines all cuts. The number that one cut alone would
+   choose is its vote, and the share of equal votes is the stability.
+5. *Clusters found again.* In many components there may be clusters without valleys. Test whether
+   they are found again in other halves, more clearly than in noise (`recovery.py`). If this test
+   confirms clearly more clusters than the valleys do, it decides.
+6. *Staircase.* For numbers around the chosen k, make Lloyd's passes on the rows of both halves in
+   the original space; SSE_k is the error. The lower convex hull of the points (k, SSE_k) gives for
+   each k the interval of λ in which k is best.
 
-Departs from the paper: KJ choose λ by farthest-first from a given k; here k itself is asked for.
-docs/adr/0006 tells why it decides as it does, and when it is wrong.
+Departs from the paper: KJ choose λ by farthest-first from a given k; here k itself is unknown.
+docs/adr/0006 gives the reasons for these steps, and says when their answer is wrong.
 """
 
 from collections.abc import Callable
@@ -68,8 +70,9 @@ from madbayes.howmany.sample import (
 from madbayes.howmany.staircase import Staircase
 
 MIN_ROWS = 12  # fewer rows cannot be halved and tested
-COMPONENTS = 5  # of the sketch, at least, to look for clusters without valleys: products of few
-# components that are not normal (the corners of a square) are found again without being clusters
+# Components of the sketch, at least, for step 5. With fewer components that are not normal, halves
+# agree on parts that are no clusters (the corners of a square).
+COMPONENTS = 5
 
 
 def path(
@@ -123,14 +126,17 @@ def path(
     if unit:
         weights = weight_of_directions(X, weights, quiet=True)
     with workers(n_jobs):
-        # complains about values too large or small to square
+        # raises an error if values are too large or too small to be squared
         measure_to_fit(Rows(X, unit=unit, weight=weights))
         seed = 0 if random_state is None else check_random_state(random_state).randint(2**31 - 1)
         return find_path(X, weights, max_clusters, n_clusters_hint, unit=unit, seed=seed)
 
 
 def check_range(max_clusters: int | None, n_clusters_hint: int | None) -> tuple[int, int | None]:
-    """The fewest and the most clusters that may be answered; None: as many as can be examined."""
+    """The smallest and the largest number of clusters that the choice may take.
+
+    The largest is None if only the number of rows limits it.
+    """
     fewest, most = 1, None
     if n_clusters_hint is not None:
         hint = check_count("n_clusters_hint", n_clusters_hint)
@@ -152,7 +158,7 @@ def find_path(
 ) -> Staircase:
     """Steps 1 to 6 on checked rows.
 
-    Estimators leave the seed as it is: their number of clusters depends on the rows alone.
+    Estimators do not pass a seed, so that their number of clusters depends on the rows only.
     """
     rng = np.random.default_rng(seed)
     fewest, most = check_range(max_clusters, n_clusters_hint)
@@ -182,8 +188,10 @@ def find_path(
 
 
 def farthest(sample: Sample, centers: np.ndarray) -> float:
-    """The squared distance to the nearest of the centres, in units of X, beyond which a row is
-    isolated; infinite where no row of the table can be."""
+    """The squared distance to the nearest centre, in units of X, beyond which a row is isolated.
+
+    It is infinite if no row of the table can be isolated.
+    """
     if not np.isfinite(sample.limit) or (sample.whole and not sample.n_isolated):
         return np.inf
     centers = (centers - sample.origin) / sample.scale
@@ -192,10 +200,10 @@ def farthest(sample: Sample, centers: np.ndarray) -> float:
 
 
 def without_isolated(path: Staircase, X: Any, weight: np.ndarray | None) -> np.ndarray | None:
-    """The weights of the rows for a fit that follows the path: isolated rows have none.
+    """The weights of the rows for a fit that follows the path: isolated rows get weight 0.
 
-    A handful of rows that lie far from everything (a 9999 that stands for a missing value) would
-    otherwise take all clusters, because each of them saves more than a whole cluster does.
+    A few rows far from all others (a 9999 for a missing value) would otherwise take all clusters,
+    because one such row saves more than a whole cluster does.
     """
     if not np.isfinite(path.far):
         return weight
@@ -206,7 +214,7 @@ def without_isolated(path: Staircase, X: Any, weight: np.ndarray | None) -> np.n
     for a, b, block in rows.blocks(0, X.shape[0]):
         D = squared_distances(np.asarray(block, np.float64) - origin, centers - origin)
         isolated[a:b] = D.min(axis=1) > path.far
-    if not isolated.any() or 2 * isolated.sum() > len(isolated):  # most rows are no exceptions
+    if not isolated.any() or 2 * isolated.sum() > len(isolated):  # the majority is not isolated
         return weight
     return np.where(isolated, 0.0, 1.0 if weight is None else weight)
 
@@ -218,7 +226,7 @@ def try_numbers(
     most: int | None,
     rng: np.random.Generator,
 ) -> Tested:
-    """3. and 4. Halves and links; a tree of all rows where there are too few to test."""
+    """Steps 3 and 4. If there are too few rows to test, only a tree of all rows is made."""
     n, h = len(Z), len(Z) // 2
     n_small = min(h // 2, max(512, int(6 * np.sqrt(h)), 3 * (most or 0)))
     k_max = max(1, min(n_small // 2, most or 320))
@@ -240,7 +248,7 @@ def try_numbers(
 def look_again(
     tested: Tested, unit: bool, rng: np.random.Generator, independent: Callable[[], Any] | None
 ) -> Tested:
-    """5. With the clusters that are found again in other halves, which may decide."""
+    """Step 5: `tested`, with the result of the test for clusters that are found again."""
     null = None if independent is None else independent()
     recovery = find_again(
         tested.Z, tested.weights, tested.fewest, tested.top, rng, unit=unit, independent=null
@@ -254,23 +262,27 @@ def look_again(
 def stairs(
     sample: Sample, tested: Tested, unit: bool
 ) -> tuple[np.ndarray, np.ndarray, list[np.ndarray], list[int]]:
-    """6. Numbers, errors, centres (in the units of X) and the k that each was tested as."""
+    """Step 6: numbers of clusters, errors, centres (in the units of X), and for each the k under
+    which it was tested."""
     block = slice(max(8192, 64 * tested.best))
     core, w = sample.core[block], sample.core_w[block]
-    apart = 1.05 if core.shape[1] <= DENSE_COLUMNS else 1.2  # centres of many columns are large
+    apart = 1.05 if core.shape[1] <= DENSE_COLUMNS else 1.2  # centres with many columns take memory
     scored, errors, found = [], [], []
     for k, labels in divisions(tested, core.shape[0], apart):
         centers, _, error = divide(core, w, labels, unit)
         errors.append(error)
         found.append(centers * sample.scale + sample.origin)
         scored.append(k)
-    # SSE of the sample to SSE of the data, back in the units of X
+    # Scale the SSE of the sample up to all rows, in the units of X.
     scale = sample.scale**2 * (sample.total / w.sum())
     return np.array([len(C) for C in found]), np.array(errors) * scale, found, scored
 
 
 def divisions(tested: Tested, n_rows: int, apart: float) -> list[tuple[int, np.ndarray]]:
-    """6. (k, labels of the first rows) for the k of the staircase, so many times apart."""
+    """Step 6: (k, labels of the first rows) for the numbers k of the staircase.
+
+    Consecutive k differ by about the factor `apart`.
+    """
     Z, w = tested.Z[:n_rows], tested.weights[:n_rows]
     near = {tested.best + s for s in range(-3, 4)}
     last, numbers = 1, []

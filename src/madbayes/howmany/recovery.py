@@ -1,29 +1,29 @@
 """Clusters without valleys: are they found again in other rows, and more clearly than in noise?
 
 **The question.** Texts, images and cells have hundreds of noisy columns. Most rows lie near the
-middle, and along the line between two clusters there is no valley (`links.py`). Yet clusters are
-there if two halves of the rows, divided separately, end in the same ones.
+middle, and along the line between two clusters there is no valley (`links.py`). There are clusters
+nevertheless if two halves of the rows, divided separately, give the same clusters.
 
 **The test**, repeated over independent halvings:
 1. *Divide.* Each half of the rows is divided into k clusters.
 2. *Strength.* The rows of one half are assigned to the clusters of both halves. The strength of a
    cluster is the share of pairs of its rows that are together in the other division too (prediction
-   strength, Tibshirani & Walther 2005); that of a division is the mean over its clusters without
-   the lowest and the highest quarter (a median changes more from halves to halves).
-3. *Noise.* The same is done with rows of the same spectrum that have no clusters. Noise that is
-   long in one direction is cut in two at the same place by every half, so strength counts only as
-   far as it is *beyond* that of noise. Two kinds of noise take turns: the values of each principal
-   component, shuffled among the rows (same variances, same tails, same sparsity), and normal values
-   of the same variances (a component with two heaps keeps them when it is shuffled). Every halving
-   draws noise of its own: noise varies as much as the data do.
-4. *Gain.* Of all laws of a given covariance the Gaussian is the hardest to describe by few points.
-   With E(k) the share of the squared error of the other half that is left, the gain is
-   log E(k) / log E_shuffled(k) - 1, and the same against rows whose columns were shuffled: skewed
-   columns that are independent have no clusters. Numbers of clusters whose gain is below MARGIN
-   are left out.
-5. *Which k.* The strength beyond noise is a hill over log k, often with several tops of nearly the
-   same height. Which top is the highest changes with the halves, their middle does not: the answer
-   is the mean of log k, weighted by exp(height / TOP).
+   strength, Tibshirani & Walther 2005). The strength of a division is the mean over its clusters
+   without the lowest and the highest quarter (a median varies more from halving to halving).
+3. *Noise.* Steps 1 and 2 are repeated on noise: rows with the same spectrum that have no clusters.
+   If the rows are long in one direction, every half cuts them at the same place, even if they are
+   noise. So only the strength *beyond* that of noise counts. There are two kinds of noise: the
+   values of each principal component, shuffled among the rows (same variances, tails and sparsity),
+   and normal values of the same variances (a component with two heaps keeps them when shuffled).
+   Every halving draws new noise, because noise varies as much as the data do.
+4. *Gain.* Of all distributions with a given covariance, the Gaussian is the hardest to describe by
+   few points. E(k) is the share of the squared error of the other half that k centres leave. The
+   gain is log E(k) / log E_shuffled(k) - 1. A second gain compares with rows whose columns were
+   shuffled, because independent skewed columns have no clusters. Numbers of clusters with a gain
+   below MARGIN are left out.
+5. *Which k.* The strength beyond noise, as a curve over log k, often has several tops of nearly
+   equal height. The highest top changes from halving to halving; the middle of the tops does not.
+   The answer is the mean of log k, weighted by exp(height / TOP).
 
 Departs from Tibshirani & Walther, who take the largest k whose weakest cluster has a strength of
 0.8: no division of texts into more than a few clusters reaches this.
@@ -44,10 +44,10 @@ from madbayes.howmany.links import squared_distances
 MIN_ROWS = 300  # rows: in 220 rows of noise 1 of 28 sets was cut, in 600 and more none of 84
 MARGIN = 0.3  # gain beyond noise; noise of many kinds stays below 0.1, data with clusters above 0.4
 ROWS = 4_096  # rows of one repetition, both halves together
-REPEATED_ROWS = 16_000  # rows of all repetitions together, which …
-REPETITIONS = 4, 8  # … are so many halvings, at least and at most
-NOISE = 0.75  # halvings of each kind of noise for one of the data; they vary as much
-HOPELESS = 0.1  # gain beyond normal noise, at first sight, that ends the test
+REPEATED_ROWS = 16_000  # rows of all repetitions together; this sets the number of halvings, …
+REPETITIONS = 4, 8  # … within these limits
+NOISE = 0.75  # halvings of each kind of noise for one halving of the data
+HOPELESS = 0.1  # the test ends if the first gain beyond normal noise is below this
 SMALL = 512  # small clusters of a half, at most
 STAGES = 32, 64, 128  # clusters up to which numbers are tried, while the curve does not fall
 FALLEN = 0.1  # strength that the end of the curve is below its top when higher numbers are hopeless
@@ -58,7 +58,7 @@ TOP = 0.03  # strength: tops that differ by less than the error of the repeated 
 
 @dataclass(frozen=True)
 class Recovery:
-    """What the repeated halvings say; the arrays belong to the numbers of clusters `ks`."""
+    """The results of the repeated halvings. Arrays have one value for each number in `ks`."""
 
     Z: np.ndarray  # the rows as they were divided
     halves: list[Half]  # of two repetitions, to start divisions from
@@ -77,8 +77,8 @@ class Recovery:
 
     @property
     def found(self) -> float:
-        """How many clusters are found again, in units of the links' score: as many as there are, at
-        strength 1, and none at the strength of noise."""
+        """How many clusters are found again, in units of the links' score: all clusters at strength
+        1, none at the strength of noise."""
         beyond, noise = self.beyond[self.at], self.strength[self.at] - self.beyond[self.at]
         return float((self.number - 1) * beyond / max(1.0 - noise, 1e-9))
 
@@ -93,12 +93,12 @@ def find_again(
     unit: bool,
     independent: np.ndarray | None = None,
 ) -> Recovery | None:
-    """Steps 1 to 5 on the rows Z; None where no number of clusters is beyond normal noise.
+    """Steps 1 to 5 on the rows Z. Returns None if no number of clusters is beyond normal noise.
 
-    Where some are beyond normal noise, but not beyond shuffled components, they are no answer, yet
-    a reason to doubt one.
+    Numbers that are beyond normal noise, but not beyond shuffled components, are no answer. They
+    are a reason to doubt another answer.
     """
-    if unit:  # directions, after the direction that all rows share is gone
+    if unit:  # directions, after the common direction of all rows was removed
         Z = unit_rows(Z)
         independent = None if independent is None else unit_rows(independent)
     h = min(len(Z), ROWS) // 2
@@ -186,7 +186,7 @@ def cut_in_halves(Z: Any, w: np.ndarray, seed: int) -> list[Half]:
 
 
 def compare_all(pairs: list[list[Half]], ks: np.ndarray) -> np.ndarray:
-    """`compare` of each pair of halves: two arrays with a row for each pair."""
+    """`compare` for each pair of halves: two arrays with one row for each pair."""
     return np.array(together(partial(compare, ks=ks), pairs)).swapaxes(0, 1)
 
 
@@ -199,7 +199,7 @@ def compare(pair: list[Half], ks: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         X, weights = mine.held_out, mine.held_weights
         total += float(weights @ ((X - np.average(X, axis=0, weights=weights)) ** 2).sum(axis=1))
         for i, k in enumerate(ks.tolist()):
-            k = min(k, len(one.small), len(two.small))  # fewer where rows coincide
+            k = min(k, len(one.small), len(two.small))  # fewer if rows coincide
             D = squared_distances(X, mine.centers(k))
             error[i] += float(weights @ D.min(axis=1))
             own = squared_distances(X, other.centers(k)).argmin(axis=1)
@@ -224,7 +224,7 @@ def smooth(ks: np.ndarray, curve: np.ndarray, width: float) -> np.ndarray:
 
 
 def room(ks: np.ndarray) -> np.ndarray:
-    """The stretch of log k that each number of the ladder stands for."""
+    """The length of the interval of log k that each number of the ladder represents."""
     return np.gradient(np.log(ks)) if len(ks) > 1 else np.ones(1)
 
 

@@ -1,14 +1,14 @@
-"""What `evidence_` says beside the number: when round clusters do not fit the rows.
+"""The remarks of `evidence_`: cases in which round clusters do not fit the rows, and others.
 
-1. *Gaps inside.* Cutting a round cluster further adds links without a valley, one vote against for
-   each. When the votes fall more slowly, pieces of the clusters are apart from each other: rings,
-   crescents, stripes. In noise and in round or elliptic clusters at most a tenth of the votes is
-   lacking, in other shapes mostly a sixth or more (docs/adr/0006).
-2. *Elongated clusters.* The longest axis of a cluster against the middle one of the others.
-3. *Unequal widths.* A cluster that is much wider than a neighbour, so that the border half-way
-   between them cuts off its rows. Widths are medians, which strange rows do not change much.
+1. *Gaps inside.* Cutting a round cluster into pieces adds links without a valley, and each such
+   link votes against. If fewer votes against appear, the pieces are apart from each other: the
+   clusters are rings, crescents or stripes. In noise and in round or elliptic clusters at most a
+   tenth of the votes against is missing, in other shapes mostly a sixth or more (docs/adr/0006).
+2. *Elongated clusters.* The longest axis of a cluster is compared with the median of its others.
+3. *Unequal widths.* If a cluster is much wider than a neighbour, the border half-way between their
+   centres cuts off rows of the wider one. Widths are medians, which outliers hardly change.
 4. *Hints* that could not be followed.
-5. *Isolated rows*, which have no weight.
+5. *Isolated rows*, which have weight 0.
 """
 
 from typing import Any
@@ -20,14 +20,14 @@ from madbayes.howmany.halves import Scores, cut_further
 from madbayes.howmany.sample import KEEP_COLUMNS
 
 ROWS = 4_096
-GAPS = 0.14  # share of the votes that is lacking; more for few rows
-LONG = 2.5  # times as long as wide
-WIDE = 2.5  # times as wide as a neighbour …
-REACH = 2.2  # … whose border lies within so many of its own widths
+GAPS = 0.14  # share of the votes against that must be missing; more is needed for few rows
+LONG = 2.5  # a cluster is elongated if it is this many times as long as wide
+WIDE = 2.5  # widths are unequal if a cluster is this many times as wide as a neighbour …
+REACH = 2.2  # … and the border to that neighbour lies within this many widths of its centre
 
 
 def remarks(tested: Any, k: int) -> tuple[str, ...]:
-    """1. to 3., for clusters that the held-out links decided."""
+    """Remarks 1 to 3, for clusters that the held-out links decided."""
     if tested.unit or tested.recovered:
         return ()
     found = []
@@ -49,7 +49,7 @@ def remarks(tested: Any, k: int) -> tuple[str, ...]:
 
 
 def gaps_inside(scores: Scores, k: int) -> float:
-    """1. The share of votes against that is lacking when clusters are cut further."""
+    """1. The share of votes against that is missing when clusters are cut into pieces."""
     if k not in scores:
         return 0.0
     here = scores[k][0]
@@ -58,7 +58,7 @@ def gaps_inside(scores: Scores, k: int) -> float:
 
 
 def shapes(tested: Any, k: int) -> tuple[float, float]:
-    """2. and 3. How long the clusters are, on average; how much wider one is than a neighbour."""
+    """2. and 3. The mean elongation of the clusters, the largest ratio of neighbours' widths."""
     Z, w = tested.Z[:ROWS], tested.weights[:ROWS]
     if not tested.halves:
         return 1.0, 1.0

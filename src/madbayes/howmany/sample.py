@@ -1,4 +1,4 @@
-"""What a sample of the rows looks like before it is asked for clusters: steps 1 and 2 of `path`."""
+"""Draw a sample of the rows and reduce its columns: steps 1 and 2 of `path`."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -20,19 +20,19 @@ SAMPLE_VALUES = 16_000_000  # rows × columns of the sample, for many columns
 SPARSE_ROWS = 8_192  # of a CSR matrix of many columns, which stays sparse
 NULL_ROWS = 4_096  # rows of a sample with independent columns
 COMPONENT_ROWS = 4_096  # rows, at most, by which the number of components grows
-KEEP_COLUMNS = 10  # so few are not reduced to components
-DENSE_COLUMNS = 1_024  # a sample of a CSR matrix is made dense up to here
-COMPONENTS = 64  # of a sparse sample, at most
-NULL_COMPONENTS = 32  # of it with random signs
+KEEP_COLUMNS = 10  # up to this many columns are not reduced to components
+DENSE_COLUMNS = 1_024  # a sample of a CSR matrix with up to this many columns is made dense
+COMPONENTS = 64  # components of a sparse sample, at most
+NULL_COMPONENTS = 32  # components of a sparse sample with random signs
 WIDER = 1.1  # times as wide as noise can be: the spectrum of Gaussian noise stays below 1, that of
 # 900 texts in 100 columns is between 1.2 and 1.8
 
 
 @dataclass(frozen=True)
 class Sample:
-    """1. The rows that decide: an array or CSR matrix, shifted by `origin`, divided by `scale`.
+    """1. The sampled rows without isolated ones, shifted by `origin` and divided by `scale`.
 
-    Isolated rows are not among them.
+    They are an array or a CSR matrix.
     """
 
     core: Any
@@ -48,9 +48,10 @@ class Sample:
 def draw_sample(
     X: Any, weights: np.ndarray | None, wanted: int, rng: np.random.Generator, *, unit: bool
 ) -> Sample:
-    """1. Rows in random order, so that any leading block is a sample too. No weights: all ones.
+    """1. Rows in random order, so that the first rows are always a sample too.
 
-    The order depends on the content of the rows, not on their places in X.
+    The order depends on the values of the rows, not on their places in X. Without `weights` all
+    weights are 1.
     """
     sparse = sp.issparse(X) and X.shape[1] > DENSE_COLUMNS
     n_rows = min(SAMPLE_ROWS, max(4096, SAMPLE_VALUES // X.shape[1]))
@@ -88,7 +89,7 @@ def draw_sample(
 def lonely_rows(X: Any, rng: np.random.Generator, group: int = 5) -> tuple[np.ndarray, float]:
     """Rows whose `group`-th nearest row is twice as far as two rows usually are from each other.
 
-    So far off that one such row may repay a penalty meant for whole clusters.
+    Such a row is so far away that it alone may save more than a penalty meant for whole clusters.
     """
     n = X.shape[0]
     group = min(group, n // 20)
@@ -113,8 +114,8 @@ def lonely_rows(X: Any, rng: np.random.Generator, group: int = 5) -> tuple[np.nd
 def sketch(
     sample: Sample, rng: np.random.Generator
 ) -> tuple[np.ndarray, Callable[[], np.ndarray] | None]:
-    """2. The core in few columns; and how to make rows like it whose columns are independent (not
-    of a CSR matrix)."""
+    """2. The core in few columns, and a function that makes similar rows with independent columns
+    (None for a CSR matrix)."""
     if sp.issparse(sample.core):
         return sparse_principal(sample.core, rng), None
     X = spread_grid(sample.core - sample.core.mean(axis=0), rng)
@@ -125,11 +126,12 @@ def sketch(
 
 
 def spread_grid(X: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Columns on a regular grid (counts, rounded values): spread each value over its cell.
+    """For columns on a regular grid (counts, rounded values): spread each value over its cell.
 
-    Two-valued columns only when there are many: sums of them make a grid, one alone may be a group.
-    Columns that hardly ever leave one value (a rare word, a pixel at the border) stay as they are:
-    the spread would vary more than they do.
+    Columns with two values are spread only if there are many of them: sums of many such columns
+    make a grid, but a single one may separate two clusters. Columns that nearly always have the
+    same value (a rare word, a pixel at the border) stay as they are, because the spread would have
+    a larger variance than they have.
     """
     X = X.copy()
     fewest_steps = 1 if X.shape[1] > KEEP_COLUMNS else 2
@@ -147,8 +149,10 @@ def spread_grid(X: np.ndarray, rng: np.random.Generator) -> np.ndarray:
 def principal_axes(
     X: np.ndarray, rng: np.random.Generator, at_most: int = 256
 ) -> np.ndarray | None:
-    """The components with more variance than those of the data with random signs; None: few columns
-    stay as they are."""
+    """The principal components with more variance than those of the data with random signs.
+
+    None if the columns are few and stay as they are.
+    """
     if X.shape[1] <= KEEP_COLUMNS:
         return None
     if X.shape[1] > 1024:  # distances survive a random projection
@@ -180,9 +184,10 @@ def principal_axes(
 
 
 def sparse_principal(X: Any, rng: np.random.Generator) -> np.ndarray:
-    """The same for CSR, by products with few columns (Halko, Martinsson & Tropp 2011).
+    """`principal_axes` for a CSR matrix, by randomized SVD (Halko, Martinsson & Tropp 2011).
 
-    Only so many components with random signs: the last one stands for those after it.
+    Only NULL_COMPONENTS components of the data with random signs are computed; the last of them is
+    compared with all later components.
     """
     seeds = [int(s) for s in rng.integers(2**31 - 1, size=2)]
     flipped = X.copy()

@@ -1,10 +1,10 @@
-"""The staircase: how many groups at which price, and the number that the data supports.
+"""The staircase: the best number of groups at each price, and the number that the data supports.
 
-Every model here is *error + price × number of groups*. If E(k) is the least error with k groups,
-E(k) + λk is least on the lower convex hull of the points (k, E(k)), and the slopes of the hull are
-the prices at which one number takes over from the next (KJ Fig. 2c). Groups are clusters, features
-or communities. Communities *earn* their resolution θ, Cut - θk, so λ = -θ there and the hull is
-read on its rising side.
+Every model minimises *error + price × number of groups*. Let E(k) be the least error with k groups.
+The minima of E(k) + λk lie on the lower convex hull of the points (k, E(k)), and the slopes of the
+hull are the prices at which the best number changes (KJ Fig. 2c). Groups are clusters, features or
+communities. The objective of communities is Cut - θk: each one *earns* the resolution θ. So their
+price is λ = -θ, and their numbers lie on the rising side of the hull.
 """
 
 from collections.abc import Mapping, Sequence
@@ -204,8 +204,11 @@ class Staircase:
     def build(
         cls, numbers: Sequence[int] | np.ndarray, errors: Any, of: Of = "cluster", **more: Any
     ) -> "Staircase":
-        """The steps of the points (number, error); `centers`, `labels` and `figures` in their order
-        lose the points that are never best."""
+        """The staircase of the points (number, error).
+
+        `centers`, `labels` and `figures` are in the order of the points. Points that are best at no
+        price are left out.
+        """
         ks, errors = np.asarray(numbers, dtype=np.int64), np.asarray(errors, dtype=np.float64)
         order = np.lexsort((errors, ks))
         keep = order[lower_hull(ks[order], errors[order], rising=of == "community")]
@@ -275,7 +278,7 @@ class Staircase:
         }
         return replace(self, choice=Choice(**(made | more)), scores=dict(scores))
 
-    # The same under the names of each family
+    # Other names of `number` and the prices: those of clusters, features and communities
 
     @property
     def n_clusters(self) -> np.ndarray:
@@ -308,27 +311,27 @@ class Staircase:
         return int(np.argmin(self.objective + signed * self.number))
 
     def step_of(self, number: int) -> int | None:
-        """The step with so many groups, if there is one."""
+        """The step with `number` groups, or None."""
         found = np.flatnonzero(self.number == number)
         return int(found[0]) if found.size else None
 
     def middle(self, step: int) -> float:
         """The price in the middle (of the logarithms) of a step; never 0 or infinite."""
         low, high = float(self.price_low[step]), float(self.price_high[step])
-        if not np.isfinite(high):  # beyond the whole error nothing can ever pay
+        if not np.isfinite(high):  # above the error of one group, no split pays
             high = max(float(self.objective.max(initial=0.0)), 2 * low)
         if high <= 0:  # all rows equal: any price
             return 1.0
         return float(np.sqrt(low) * np.sqrt(high)) if low > 0 else high / 2
 
     def price_of(self, number: int) -> float:
-        """The price in the middle of the step with so many groups; of the first step where there is
-        none."""
+        """The price in the middle of the step with `number` groups; if there is no such step, in
+        the middle of the first step."""
         step = self.step_of(number)
         return self.middle(0 if step is None else step)
 
     def widths(self) -> np.ndarray:
-        """√number·log(high/low) of each step; 0 of steps without an end."""
+        """√number·log(high/low) of each step; 0 for a step that has no upper or lower end."""
         return plateau(self.number, self.price_low, self.price_high)
 
     def labels_at(self, price: float, X: Any = None, n_jobs: int | None = None) -> np.ndarray:
@@ -371,7 +374,7 @@ class Staircase:
         return import_module("madbayes.plots._path").path(self, ax)
 
     def without_rows(self) -> "Staircase":
-        """The same path without the rows it was made of, for keeping."""
+        """This path without the rows that it was made from, to be stored."""
         return replace(self, _X=None)
 
 
@@ -383,8 +386,10 @@ def as_html(head: str, rows: Sequence[tuple[Any, ...]]) -> str:
 
 
 def lower_hull(numbers: np.ndarray, errors: np.ndarray, *, rising: bool = False) -> np.ndarray:
-    """Positions on the lower convex hull of (number, error), ascending in number, of the side on
-    which errors fall (or, for what groups earn, rise) strictly."""
+    """Positions of the points on the lower convex hull of (number, error), ascending in number.
+
+    Only the side on which errors fall strictly is used; with `rising`, the side on which they rise.
+    """
     keep: list[int] = []
     for i in range(len(numbers)):
         if keep and numbers[i] == numbers[keep[-1]]:
@@ -402,8 +407,11 @@ def lower_hull(numbers: np.ndarray, errors: np.ndarray, *, rising: bool = False)
 
 
 def plateau(number: Any, low: Any, high: Any) -> np.ndarray:
-    """√number·log(high/low): how far a step stands out (in noise the logarithms of the gaps shrink
-    like 1/number, so wide gaps at large numbers weigh more). 0 where a step has no end."""
+    """√number·log(high/low): how much a step stands out. 0 for a step without an end.
+
+    In noise the logarithms of the gaps shrink like 1/number, so the factor √number gives wide gaps
+    at large numbers more weight.
+    """
     number, low, high = np.broadcast_arrays(np.asarray(number, float), low, high)
     ends = (low > 0) & np.isfinite(high) & (high > low)
     ratio = np.divide(high, low, out=np.ones(number.shape), where=ends)
@@ -411,7 +419,7 @@ def plateau(number: Any, low: Any, high: Any) -> np.ndarray:
 
 
 def in_words(support: float) -> Strength:
-    """The strength of evidence that supports so much."""
+    """The word for the strength of evidence with this support."""
     if support <= 0:
         return "none"
     return ("weak", "moderate", "strong")[int(support > 1 / 3) + int(support > 2 / 3)]

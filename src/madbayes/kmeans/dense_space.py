@@ -1,14 +1,16 @@
 """Dense rows for the search (`_search/driver.py`).
 
 Objective: J = Σ_n w_n ‖x_n - μ_{z_n}‖² + λk (KJ Eq. 1, with weights). For the cosine metric rows
-and centres have length 1 (`unit`) and only the changes by the moves differ.
+and centres have length 1 (`unit`); only the formulas for the gain of a move are different.
 
-1. *Start.* Over-segment (k-means++ seeds and a few Lloyd passes on a sample; every row when there
-   are few) and merge by Ward's cost W_a W_b/(W_a+W_b)·‖μ_a-μ_b‖² while it is below λ.
-2. *Combine.* All centres of two divisions, merged in the same way, and a few Lloyd passes.
-3. *Moves.* Merges, Lloyd, Hartigan's exact moves of single rows (openings and closings included).
+1. *Start.* Make many small clusters (k-means++ seeds and a few of Lloyd's passes on a sample; if
+   there are few rows, each row is a small cluster). Merge two clusters a, b as long as Ward's cost
+   W_a W_b/(W_a+W_b)·‖μ_a-μ_b‖² is below λ.
+2. *Combine.* Take all centres of two divisions, merge by Ward's cost, make a few of Lloyd's passes.
+3. *Moves.* Merges, Lloyd's passes, and Hartigan's exact moves of single rows. An exact move may
+   also open a cluster for one row, or close a cluster of one row.
 
-Departs from KJ: Algorithm 1 opens a cluster only when one row alone repays λ.
+Departs from KJ: Algorithm 1 opens a cluster only when one row alone saves more than λ.
 """
 
 import warnings
@@ -31,13 +33,14 @@ from madbayes._search.space import Step
 from madbayes.kmeans.pruning import indivisible, rows_to_watch
 from madbayes.kmeans.trial import FIRST, PASSES, approach
 
-TINY = 100  # rows: for so few exact moves decide, and cost nothing
-SWEEPS, ALONE = 10, 30  # about so many passes are the exact moves after plain passes; without them
-SEEDS = 64  # small clusters to begin with, four times as many of …
-MANY = 20_000  # … more rows
-SMALL = 1024  # so many rows are merged without over-segmenting
-MOST_SEEDS = 16_384  # more small clusters than these are found in boxes …
-BOX = 4096  # … of at most so many rows
+TINY = 100  # rows: up to this many, a trial makes exact moves only, which cost hardly anything
+# The cost of the exact moves of a trial, in passes (estimated): after Lloyd's passes, and alone.
+SWEEPS, ALONE = 10, 30
+SEEDS = 64  # small clusters of a start; four times as many above MANY rows
+MANY = 20_000  # rows
+SMALL = 1024  # rows: up to this many, a start may merge single rows instead of small clusters
+MOST_SEEDS = 16_384  # if a start needs more small clusters, it merges single rows in boxes instead
+BOX = 4096  # rows of a box, at most
 
 
 @dataclass(frozen=True)
@@ -71,7 +74,7 @@ class DenseSpace:
 
     @cached_property
     def rows(self) -> LloydRows:
-        """The rows with what is known of their nearest centres."""
+        """The rows, with bounds on the distances to their nearest centres."""
         return LloydRows(self.X, self.w, self.unit)
 
     def settle(self, centers: np.ndarray) -> Division:
@@ -94,14 +97,14 @@ class DenseSpace:
         return draw(self.X, self.w, count, rng)
 
     def redraw(self, centers: np.ndarray, most: int, rng: np.random.RandomState) -> np.ndarray:
-        at_cap = self.price.penalty == 0  # as many clusters as are allowed, always
+        at_cap = self.price.penalty == 0  # k-means: always as many clusters as the cap allows
         U = rng.random_sample(3 + 2 * most)
         return draws.redraw_some(self.X, self.w, centers, most, U, at_cap)
 
     def relax(
         self, centers: np.ndarray, limit: float = np.inf, known: np.ndarray | None = None
     ) -> tuple[np.ndarray, float, float]:
-        """Plain passes, then exact moves where these may come below `limit`."""
+        """Lloyd's passes, then exact moves if they may lower the objective below `limit`."""
         rule = self.price.penalty, self.price.cap, self.unit
         passes, sweeps = 0.0, ALONE
         if self.n > TINY and self.rows.plain(len(centers)):
@@ -127,7 +130,7 @@ class DenseSpace:
         while m < self.n and m <= MOST_SEEDS:
             centers, seeds = self._merge_seeds(m, penalty, cap, rng)
             k = len(centers)
-            if 3 * k <= m or k == cap or seeds < m:  # fine enough for this penalty
+            if 3 * k <= m or k == cap or seeds < m:  # the small clusters were small enough
                 yield centers
                 return
             m = 2 * m if 4 * m <= self.n else self.n
@@ -138,8 +141,11 @@ class DenseSpace:
     def _merge_seeds(
         self, m: int, penalty: float, cap: int, rng: np.random.RandomState
     ) -> tuple[np.ndarray, int]:
-        """Centres of m small clusters after the merges below `penalty`, at most `cap`; and m, less
-        where rows are equal."""
+        """Merge m small clusters while a merge costs less than `penalty` or there are over `cap`.
+
+        Returns the centres, and the number of small clusters: less than m if fewer rows are
+        different.
+        """
         some: DenseSpace = self
         if self.n > 4000 + 4 * m:
             rows = self._sample_rows(4000 + 4 * m, rng)
@@ -152,7 +158,7 @@ class DenseSpace:
         return moves.means(small, weights, group, k, self.unit)[0], len(seeds)
 
     def _merge_boxes(self, penalty: float) -> np.ndarray:
-        """The same from single rows, box by box; then the boxes together."""
+        """Merge single rows by Ward's cost within each box, then the clusters of all boxes."""
         z, n_clusters = np.empty(self.n, np.int64), 0
         for rows in boxes(self.X, np.arange(self.n)):
             X = self.X[rows].astype(np.float64)
@@ -172,23 +178,23 @@ class DenseSpace:
     # 2. Combinations
 
     def new_start(self, k: int, rng: np.random.RandomState) -> Division:
-        """Another start: twice as many seeds, merged down to k clusters."""
+        """A new start: 2k small clusters, merged down to k clusters."""
         return self.around(self._merge_seeds(min(2 * k, self.n), 0.0, k, rng)[0])
 
     def cross(self, one: Division, other: Division, k: int) -> Division:
-        """The clusters around the centres of both, merged down to k."""
+        """Assign the rows to the centres of both divisions, then merge down to k clusters."""
         both = self.around(np.unique(np.vstack([one.centers, other.centers]), axis=0))
         group, _ = patient(merge_below, both.centers, both.weights, 0.0, k, self.unit)
         return self.division(group[both.labels])
 
     def around(self, centers: np.ndarray) -> Division:
-        """As `settle`, for centres that are not looked at again."""
+        """As `settle`, without keeping bounds: the same centres will not be used again."""
         if self.rows.plain(len(centers)):
             return self.settle(centers)
         return self.division(nearest(self.X, centers, frame=self.rows.frame))
 
     def lloyd_until(self, now: Division, gain: float) -> Division:
-        """Lloyd's passes while one gains this share of the error."""
+        """Lloyd's passes as long as a pass lowers the error by the share `gain`."""
         return self.division(self.rows.lloyd(now.centers, PASSES, gain, ahead=True)[0])
 
     # 3. Moves
@@ -197,19 +203,19 @@ class DenseSpace:
         return self.merge, self.follow_lloyd, self.move_rows
 
     def merge(self, now: Division) -> Division:
-        """Merges that save more than they cost."""
+        """Make all merges that lower the objective."""
         penalty = self.price.penalty * (1 - TOL)
         cap = self.price.cap
         group, k = patient(merge_below, now.centers, now.weights, penalty, cap, self.unit)
         return self.division(group[now.labels]) if k < now.k else now
 
     def follow_lloyd(self, now: Division) -> Division:
-        """Nearest centres and means, until nothing moves."""
+        """Lloyd's passes (nearest centres, then means) until no row changes its cluster."""
         labels = self.rows.settle(now.centers, PASSES)
         return now if np.array_equal(labels, now.labels) else self.division(labels)
 
     def move_rows(self, now: Division) -> Division:
-        """Hartigan's moves, of rows that are not much nearer to their own centre than to others."""
+        """Hartigan's exact moves, tried only for rows that may gain by a move (`pruning.py`)."""
         X, w, unit = self.X, self.w, self.unit
         penalty, cap = self.price.penalty, self.price.cap
         while True:
@@ -223,21 +229,22 @@ class DenseSpace:
             if not patient(moves.move_rows, X, w, z, rows, C, W, N, penalty, cap, unit, -np.inf):
                 return now
             new = self.division(z)
-            if not new.objective < now.objective:  # only rounding is left
+            if not new.objective < now.objective:  # the gain of the moves was rounding only
                 return now
             now = new
 
     # The penalties at which a division is best
 
     def stable_penalties(self, now: Division, rng: np.random.RandomState) -> tuple[float, float]:
-        """What the best split of a cluster would save, and what the cheapest merge would cost.
+        """The penalties between which neither a split nor a merge of `now` pays.
 
-        Between these penalties neither pays: `now` is as many clusters as there should be.
+        The lower one is the error that the best split saves, the upper one the error that the
+        cheapest merge adds.
         """
         own = ((self.X - now.centers[now.labels]) ** 2).sum(axis=1)
         W = now.weights[now.labels]
         rest = np.where(W > self.w * (1 + 1e-12), W - self.w, np.inf)
-        saved = float((W * self.w / rest * own).max(initial=0.0))  # a row on its own
+        saved = float((W * self.w / rest * own).max(initial=0.0))  # by a cluster of one row
         for rows in now.rows():
             one = DenseSpace(self.X[rows], self.w[rows], Price(0.0, 2), unit=self.unit)
             if one.n > 1:
@@ -250,13 +257,13 @@ class DenseSpace:
 
 
 def draw(X: np.ndarray, w: np.ndarray, count: int, rng: np.random.RandomState) -> np.ndarray:
-    """Rows far from each other (k-means++), fewer than `count` where rows are equal."""
+    """`count` rows far from each other (k-means++); fewer if fewer rows are different."""
     seeds = np.empty((count, X.shape[1]))
     return seeds[: patient(draws.draw_seeds, X, w, seeds, 0, rng.random_sample(count))]
 
 
 def boxes(X: np.ndarray, rows: np.ndarray) -> Iterator[np.ndarray]:
-    """The rows in boxes of at most BOX, halved along the widest column."""
+    """Cut the rows in two along the widest column, until no part has more than BOX rows."""
     if len(rows) <= BOX:
         yield rows
         return

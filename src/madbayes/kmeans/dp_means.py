@@ -37,7 +37,7 @@ from madbayes.kmeans.solve import (
     with_rows_aside,
 )
 
-FEW_VALUES = 2**11  # up to which one thread is quicker than several
+FEW_VALUES = 2**11  # rows × columns up to which one thread is quicker than several
 
 
 def search_falling(
@@ -46,7 +46,7 @@ def search_falling(
     """The search with a price that falls with the number of clusters (`_search/discount.py`)."""
     if path is not None or isinstance(inputs.options.penalty, str):
         result, price, core = search_table(inputs, path)
-        penalty = price * result.k**discount  # the number stays
+        penalty = price * result.k**discount  # so that the last cluster costs `price`
     else:
 
         def solve(price: float) -> tuple[Any, float, int]:
@@ -281,7 +281,7 @@ class DPMeans(DivergenceMixin, CentersMixin):
     def _fit_paper(
         self, inputs: FitInput, path: Staircase | None, file: Checkpoint | None
     ) -> tuple[Clustering, float]:
-        """Algorithm 1, at a penalty or at one that gives the number of clusters that was chosen."""
+        """Algorithm 1, at the given penalty or at a penalty that gives the chosen number."""
         options, rows, frame = inputs.options, inputs.rows, inputs.frame
         if self.order == "random":
             rows = rows.shuffled(options.random_state)

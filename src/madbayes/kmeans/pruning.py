@@ -1,4 +1,4 @@
-"""What is sure to be of no use, and need not be tried: splits of clusters, moves of rows."""
+"""Proofs that a split of a cluster or a move of a row cannot pay, so that it need not be tried."""
 
 from typing import Any
 
@@ -9,19 +9,20 @@ from madbayes._partition.lloyd_kernels import pairs_of
 from madbayes._partition.partition import is_small
 from madbayes._search.division import Division
 
-MOST_COLUMNS = 128  # whose scatter matrix costs less than to try splits
-SURE = 1e-6  # what rounding may do to its eigenvalues is less than this
-ROUNDING = 1e-9  # of a distance, with room
-ROWS_AT_ONCE = 1024  # rows that are added up in float32
+MOST_COLUMNS = 128  # up to this many columns, a scatter matrix costs less than trying the splits
+SURE = 1e-6  # relative error of the eigenvalues of a scatter matrix by rounding: less than this
+ROUNDING = 1e-9  # relative error of a squared distance by rounding: less than this
+ROWS_AT_ONCE = 1024  # rows whose products are added up in float32
 
 
 def indivisible(
     X: np.ndarray, w: np.ndarray, rows: np.ndarray, center: np.ndarray, penalty: float
 ) -> bool:
-    """Whether no division of `rows`, with their mean, repays a penalty for each further cluster.
+    """Whether no division of `rows` saves as much as the penalty of its additional clusters.
 
-    k clusters save at most the k - 1 largest eigenvalues of the scatter matrix (Ding & He 2004,
-    "K-means clustering via principal component analysis").
+    k clusters save at most the sum of the k - 1 largest eigenvalues of the scatter matrix (Ding &
+    He 2004, "K-means clustering via principal component analysis"). So no division pays if the
+    largest eigenvalue is below the penalty.
     """
     n, d = len(rows), X.shape[1]
     if not penalty > 0 or d > min(n, MOST_COLUMNS):
@@ -39,19 +40,20 @@ def indivisible(
 def rough_scatter(
     X: np.ndarray, w: np.ndarray, rows: np.ndarray, center: np.ndarray
 ) -> tuple[np.ndarray, float]:
-    """The scatter of float32 rows about a point near the mean, by products of float32, and how far
-    off its eigenvalues can be.
+    """The scatter matrix of float32 rows about `center`, and how wrong its eigenvalues can be.
 
-    About another point the scatter is larger. A sum of m products is wrong by about m roundings of
-    each, some of them of the factors; the products of all columns add up to the trace. A copy of
-    all rows would take longer than the products.
+    The products are computed in float32. A scatter matrix about a point other than the mean has
+    larger eigenvalues, so `center` need only be near the mean. A sum of m products has a relative
+    error of about m roundings, plus those of its factors; the trace bounds the sum over all
+    columns. Rows are copied in small parts, because a copy of all rows would take longer than the
+    products.
     """
     d, center, w = X.shape[1], center.astype(np.float32), w[rows]
     weighted, room = w.min() < w.max(), np.empty((ROWS_AT_ONCE, X.shape[1]), np.float32)
     scatter = np.zeros((d, d))
     for a in range(0, len(rows), ROWS_AT_ONCE):
         here = rows[a : a + ROWS_AT_ONCE]
-        part = X.take(here, axis=0, out=room[: len(here)], mode="clip")  # else it is copied twice
+        part = X.take(here, axis=0, out=room[: len(here)], mode="clip")  # other modes copy twice
         part -= center
         if weighted:
             part *= np.sqrt(w[a : a + ROWS_AT_ONCE]).astype(np.float32)[:, None]
@@ -61,11 +63,12 @@ def rough_scatter(
 
 
 def rows_to_watch(space: Any, now: Division, N: np.ndarray) -> np.ndarray:
-    """Rows of a dense space for which a move may help; the others are left out by their bounds, of
-    a few by all distances.
+    """The rows of a dense space for which an exact move may lower the objective.
 
-    Where every cluster is heavier than two rows, weights change little: what a row of weight w
-    gains by leaving its cluster of weight W is w·d²·W/(W - w), largest for the lightest cluster.
+    In a small problem all distances are computed; otherwise bounds exclude the other rows. If every
+    cluster weighs more than two rows, one pair of limits holds for all rows: a row of weight w that
+    leaves its cluster of weight W saves w·d²·W/(W - w), a factor that is largest for the lightest
+    cluster.
     """
     w, price, room = space.w, space.price, now.k < space.price.cap
     if is_small(space.n, *now.centers.shape):

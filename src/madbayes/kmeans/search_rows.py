@@ -1,4 +1,4 @@
-"""A table as the search wants it, and what it finds as a result for every row of the table."""
+"""Prepare a table for the search, and turn what the search finds into a result for all its rows."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -25,9 +25,9 @@ DENSE_VALUES = 2**25  # a CSR matrix up to this size is made dense for the searc
 
 @dataclass(frozen=True)
 class Clustering:
-    """What an algorithm on squared error finds."""
+    """The result of an algorithm that minimises squared error."""
 
-    labels: Any  # as the table of rows joins them (`Rows.join`)
+    labels: Any  # in the form that `Rows.join` gives them
     centers: np.ndarray
     objective: float
     inertia: float
@@ -41,39 +41,41 @@ class Clustering:
 
 
 def rounded(offset: np.ndarray, scale: float) -> np.ndarray:
-    """The offset to a millionth of the spread of the rows (1 / scale): a sum of rows depends on
-    their order in its last digits, and what the search finds should not."""
+    """Round the offset to a millionth of the spread of the rows (1 / scale).
+
+    The last digits of a sum depend on the order of the rows; the result of the search must not.
+    """
     if not 0 < scale < np.inf:
         return offset
     grid = 2.0**-20 / scale
     with np.errstate(over="ignore"):
         steps = offset.astype(np.float64) / grid
-    inside = np.abs(steps) < 2.0**52  # beyond that, an offset is a multiple of the grid already
+    inside = np.abs(steps) < 2.0**52  # larger offsets are multiples of the step already
     near = np.round(np.where(inside, steps, 0.0)) * grid
     return np.where(inside, near, offset).astype(offset.dtype)
 
 
 class SearchTable:
-    """Rows of positive weight, shifted to their mean; the others follow at the end."""
+    """The rows of positive weight, shifted to their mean. `result` adds the rows of weight 0."""
 
     def __init__(self, rows: Rows, frame: Frame) -> None:
         self.rows, self.frame = rows, frame
         self.used = np.flatnonzero(rows.weight > 0) if rows.weighted else np.arange(rows.n)
         self.w = rows.take_weights(self.used)
-        # A number of the rows' own type: any place near the mean will do, and this one is quick.
+        # Any point near the mean will do; an offset of the rows' own type is subtracted quickly.
         near = rounded(shift_for(rows.dtype, frame), frame.scale)
         keep_place = rows.unit or rows.sparse
         self.offset = np.zeros(rows.d, near.dtype) if keep_place else near
 
     def space(self, price: Price) -> DenseSpace | SparseSpace:
-        """The rows for the search."""
+        """The space that the search works on."""
         rows = self.rows
         if rows.sparse:
             return SparseSpace(rows.X[self.used], self.w, price, unit=rows.unit)
         return DenseSpace(self._shifted(), self.w, price, unit=rows.unit)
 
     def _shifted(self) -> np.ndarray:
-        """In their own type."""
+        """The shifted rows, in the type that they have."""
         used, rows = self.used, self.rows
         out = np.empty((used.size, rows.d), dtype=rows.dtype)
 
@@ -90,11 +92,14 @@ class SearchTable:
         return out
 
     def shifted(self, centers: Sequence[np.ndarray]) -> list[np.ndarray]:
-        """Centres where the space has its rows."""
+        """Centres, shifted like the rows of the space."""
         return [C - self.offset for C in centers]
 
     def result(self, found: Division, history: list[float], penalty: float) -> Clustering:
-        """Clusters from the heaviest to the lightest; rows of weight 0 go to the nearest."""
+        """The result for all rows: clusters from the heaviest to the lightest.
+
+        Rows of weight 0 get the nearest cluster.
+        """
         rows, rank = self.rows, by_size(found.centers, found.weights)
         centers = found.centers[rank] + self.offset
         labels = np.empty(rows.n, dtype=np.int32)
@@ -112,9 +117,9 @@ class SearchTable:
 class SpanTable(SearchTable):
     """CSR rows with far more columns than rows, searched in coordinates of the space they span.
 
-    n rows span at most n dimensions. A pivoted Cholesky decomposition of their n×n products gives
-    coordinates with the same distances, in which every step of the search takes n columns instead
-    of d. Centres are computed from the rows themselves at the end.
+    n rows span at most n dimensions. A pivoted Cholesky decomposition of the n×n matrix of their
+    inner products gives coordinates that keep all distances, so that the search works on n columns
+    instead of d. At the end the centres are computed from the original rows.
     """
 
     def __init__(self, rows: Rows, frame: Frame) -> None:
@@ -126,7 +131,7 @@ class SpanTable(SearchTable):
             rank, corner = 1, np.ones((1, 1))
         coordinates = np.empty((len(order), rank))
         coordinates[order] = np.tril(lower)[:, :rank]
-        # Rounding moves equal rows apart: each takes the coordinates of the first that equals it.
+        # Rounding gives equal rows slightly different coordinates: all take those of the first.
         first: dict[bytes, int] = {}
         parts = enumerate(pairwise(X.indptr))
         same = [
@@ -134,7 +139,7 @@ class SpanTable(SearchTable):
             for row, (a, b) in parts
         ]
         self._coordinates, self._corner = coordinates[same], corner
-        self._basis = X[order[:rank]]  # = corner × the axes of the coordinates
+        self._basis = X[order[:rank]]  # equals corner × the axes of the coordinates
 
     def space(self, price: Price) -> DenseSpace:
         return DenseSpace(self._coordinates, self.w, price, unit=self.rows.unit)

@@ -1,14 +1,15 @@
-"""From checked rows to clusters by the search: in memory, or through a coreset.
+"""The search on checked rows: in memory, or through a coreset.
 
-Rows that stay on disk (memory maps, `madbayes.blocks`) or on Dask workers are not copied when they
-are many:
+Many rows on disk (memory maps, `madbayes.blocks`) or on Dask workers are not copied into memory.
+Instead:
 
-1. A coreset of the rows (`coreset.py`), larger where there are many clusters.
-2. The search on it, for a penalty or a number of clusters.
-3. One pass over all rows: what the same centres cost there. The difference is `coreset_error_`.
-4. At a penalty: clusters whose merge saves more than it costs, by the sums of all rows.
-5. Passes over all rows (of Algorithm 1 at a penalty, of Lloyd for a number), until they gain less
-   than a ten-thousandth.
+1. Draw a coreset of the rows (`coreset.py`). If the search finds many clusters, draw a larger one.
+2. Search the coreset, at a penalty or for a number of clusters.
+3. Measure the squared error of the centres in one pass over all rows. `coreset_error_` is the
+   relative difference between the error on the coreset and the error on all rows.
+4. At a penalty: make all merges that lower the objective of all rows.
+5. Make passes over all rows (of Algorithm 1 at a penalty, of Lloyd's algorithm for a number) until
+   a pass lowers the objective by less than a ten-thousandth.
 """
 
 import warnings
@@ -37,13 +38,14 @@ from madbayes.kmeans.algorithm1 import assign_or_open
 from madbayes.kmeans.coreset import Coreset, coreset
 from madbayes.kmeans.search_rows import DENSE_VALUES, Clustering, SearchTable, SpanTable
 
-CORE_VALUES, CORE_ROWS = 2**22, (2**14, 2**17)  # of a coreset, at first
-WIDE = 2  # columns for each row of a CSR matrix from which fewer coordinates are worth their time
-PER_CLUSTER = 64  # rows of it for each cluster, or it is drawn again, larger
-MUCH = 0.1  # an error of a coreset that is worth a warning
-GAIN = 1e-4  # a pass that gains less is the last …
-PASSES = 30  # … and so is this one
-PATH_ROWS = 2**16  # rows of a large Dask table that are asked how many clusters there are
+# Rows × columns of the first coreset; and its rows, at least and at most.
+CORE_VALUES, CORE_ROWS = 2**22, (2**14, 2**17)
+WIDE = 2  # a CSR matrix with more columns than this per row is searched in fewer coordinates
+PER_CLUSTER = 64  # rows of a coreset per cluster; with fewer, a larger coreset is drawn
+MUCH = 0.1  # relative error of a coreset above which the fit warns
+GAIN = 1e-4  # passes over all rows end when a pass gains less than this share of the objective
+PASSES = 30  # passes over all rows, at most
+PATH_ROWS = 2**16  # rows of a large Dask table from which the number of clusters is chosen
 
 Solve = Callable[["FitInput"], tuple[Clustering, float]]
 
@@ -58,7 +60,7 @@ class FitInput:
 
     @property
     def large(self) -> bool:
-        """Too large for a copy in this process."""
+        """Whether the rows are too many to copy into this process."""
         return is_large(self.rows)
 
     def core(self, m: int) -> Coreset:
@@ -66,7 +68,7 @@ class FitInput:
         return coreset(self.rows, self.frame.mean, m, self.options.random_state)
 
     def path(self) -> Staircase:
-        """How many clusters there are; of many rows that are elsewhere evenly spaced ones say."""
+        """How many clusters the data supports; for a large Dask table from evenly spaced rows."""
         rows, options = self.rows, self.options
         if not rows.executor.remote or not self.large:
             rows = rows.here()
@@ -74,13 +76,15 @@ class FitInput:
         else:
             index = np.unique(np.linspace(0, rows.n - 1, PATH_ROWS).astype(np.int64))
             X, weight = rows.take_kept(index), rows.take_weights(index)
-            weight = weight * (self.frame.total_weight / weight.sum())  # they stand for all
+            weight = weight * (self.frame.total_weight / weight.sum())  # they represent all rows
         return find_path(X, weight, options.cap, options.hint, unit=rows.unit)
 
     def table(self) -> SearchTable:
-        """The rows for the search, in an order that depends on their content, so that the search
-        finds the same clusters in a shuffled table; a small CSR matrix is made dense, or turned
-        if it is wide."""
+        """The rows for the search, in an order that depends on their values only.
+
+        So the search finds the same clusters in a shuffled table. A small CSR matrix becomes dense;
+        if it has many more columns than rows, the search works in fewer coordinates (`SpanTable`).
+        """
         rows = self.rows.here()
         weight = rows.weight if rows.weighted else None
         order = content_order(rows.X, weight, 0)
@@ -96,10 +100,10 @@ class FitInput:
 
 
 def leave_out_far(rows: Any) -> tuple[Any, np.ndarray]:
-    """The rows without those that are far from all others (weight 0), and which these are.
+    """The rows, with weight 0 for those far from all others, and the numbers of the far rows.
 
-    Only for a number of clusters that is to be found: one such row repays any price that suits
-    whole clusters, and would be a cluster of its own.
+    This is needed only where the fit chooses the number of clusters: a far row saves more than any
+    penalty that suits whole clusters, so it would become a cluster.
     """
     none = np.zeros(0, np.int64)
     if rows.executor.remote or rows.unit or rows.sparse or not rows.in_memory:
@@ -114,7 +118,10 @@ def leave_out_far(rows: Any) -> tuple[Any, np.ndarray]:
 
 
 def with_rows_aside(result: Clustering, given: Any, rows: Any) -> Clustering:
-    """The error with that of rows that have a label and a weight, but no part in the means."""
+    """The result, with the error of rows that were left out of the means added to its error.
+
+    `given` has the weights of the user, `rows` those of the fit.
+    """
     if rows is given or rows.executor.remote:
         return result
     before = given.take_weights(np.arange(given.n))
@@ -128,7 +135,7 @@ def with_rows_aside(result: Clustering, given: Any, rows: Any) -> Clustering:
 
 
 def leave_out_isolated(rows: Any, path: Staircase) -> Any:
-    """Rows that the path calls isolated get weight 0: they are no clusters and move no centre."""
+    """Give weight 0 to rows that the path calls isolated: they neither open nor move clusters."""
     if rows.executor.remote:
         return rows
     weight = rows.weight if rows.weighted else None
@@ -136,24 +143,27 @@ def leave_out_isolated(rows: Any, path: Staircase) -> Any:
 
 
 def is_large(rows: Any) -> bool:
-    """Are the rows on disk or elsewhere, and too many for a copy in this process?"""
+    """Whether the rows are on disk or on workers, and too many to copy into this process."""
     return rows.n * rows.d > DISK_VALUES and not rows.in_memory
 
 
 def bring_here(rows: Any) -> Any:
-    """Rows that are elsewhere and not many come to this process for the search."""
+    """Copy the rows into this process for the search if they are on workers and not many."""
     return rows if is_large(rows) else rows.here()
 
 
 class Core(NamedTuple):
-    """How far a coreset was from all rows."""
+    """The size of a coreset, and its error."""
 
     size: int
-    error: float  # relative, of the squared error of the centres that were found on it
+    error: float  # squared error of the centres on the coreset / on all rows - 1
 
 
 def keep_core(model: Any, core: Core | None, n: int) -> tuple[str, ...]:
-    """What a model says about the coreset that it went through."""
+    """Store the coreset's size and error in the model; warn if the error is large.
+
+    Returns remarks for the user.
+    """
     if core is None:
         return ()
     model.coreset_size_, model.coreset_error_ = core
@@ -171,7 +181,7 @@ def keep_core(model: Any, core: Core | None, n: int) -> tuple[str, ...]:
 
 
 def search_table(inputs: FitInput, path: Staircase | None) -> tuple[Clustering, float, Core | None]:
-    """The search, at a penalty or for the number of clusters that was chosen."""
+    """The search at a penalty, or for the number of clusters that the path chose."""
     if not inputs.large:
         return *search_here(inputs, path), None
     given = path is None and not isinstance(inputs.options.penalty, str)
@@ -179,7 +189,7 @@ def search_table(inputs: FitInput, path: Staircase | None) -> tuple[Clustering, 
 
 
 def search_here(inputs: FitInput, path: Staircase | None) -> tuple[Clustering, float]:
-    """The same in memory."""
+    """`search_table` for rows in memory."""
     options, table = inputs.options, inputs.table()
     n, common = table.used.size, options.for_search()
     if path is None and options.penalty != "farthest-first":
@@ -201,7 +211,7 @@ def search_here(inputs: FitInput, path: Staircase | None) -> tuple[Clustering, f
 
 
 def search_fixed(inputs: FitInput, k: int) -> tuple[Clustering, Core | None]:
-    """The search for exactly k clusters, which cost nothing."""
+    """The search for exactly k clusters, without a penalty."""
 
     def solve(inputs: FitInput) -> tuple[Clustering, float]:
         table = inputs.table()
@@ -218,7 +228,7 @@ def search_fixed(inputs: FitInput, k: int) -> tuple[Clustering, Core | None]:
 def through_coreset(
     inputs: FitInput, solve: Solve, *, opens: bool = False
 ) -> tuple[Clustering, float, Core]:
-    """1. to 5. With `opens` the penalty decides the number, otherwise the number stays."""
+    """Steps 1 to 5. With `opens`, steps 4 and 5 may change the number of clusters."""
     cap = inputs.options.cap
     found, penalty, size, cost = search_core(inputs, solve)  # 1., 2.
 
@@ -234,7 +244,7 @@ def through_coreset(
 
 
 def search_core(inputs: FitInput, solve: Solve) -> tuple[Clustering, float, int, float]:
-    """1. and 2.: what was found and its penalty; how many rows it had, and its squared error."""
+    """Steps 1 and 2: the clustering of the coreset, its penalty, its rows and its squared error."""
     d, unit = inputs.rows.d, inputs.rows.unit
     m = int(np.clip(CORE_VALUES // d, *CORE_ROWS))
     most = max(m, DISK_VALUES // d)
@@ -252,7 +262,7 @@ def search_core(inputs: FitInput, solve: Solve) -> tuple[Clustering, float, int,
 
 
 def merge(partition: Partition, centers: np.ndarray, penalty: float, cap: int | None) -> np.ndarray:
-    """4. The centres of what is left after all merges that pay; as they are if none does."""
+    """4. The centres after all merges that lower the objective; unchanged if no merge does."""
     _, weights, count = partition.totals()
     now, weights = partition.means(centers)[count > 0], weights[count > 0]
     most = min(cap or len(now), len(now))
@@ -263,7 +273,7 @@ def merge(partition: Partition, centers: np.ndarray, penalty: float, cap: int | 
 def settle(
     partition: Partition, centers: np.ndarray, penalty: float, cap: int | None, opens: bool
 ) -> Clustering:
-    """5. Passes while they gain something; clusters from the heaviest to the lightest."""
+    """5. Passes over all rows; then number the clusters from the heaviest to the lightest."""
     history: list[float] = []
     n, stage = partition.rows.n, Stage("passes over all rows", PASSES)
     for n_iter in range(1, PASSES + 1):

@@ -1,4 +1,4 @@
-"""Where k-means starts: `init` and `n_init`."""
+"""The starts of k-means: the parameters `init` and `n_init`."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ from madbayes._rows.rows import unit_rows
 
 
 def count_starts(init: Any, n_init: Any) -> int:
-    """How many starts `n_init` stands for."""
+    """The number of starts; resolves ``n_init="auto"``."""
     if hasattr(init, "__array__") or isinstance(init, (list, tuple)):
         return 1
     if isinstance(init, str) and n_init == "auto":
@@ -22,7 +22,7 @@ def count_starts(init: Any, n_init: Any) -> int:
 def first_centers(
     init: Any, X: Any, partition: Partition, k: int, random_state: np.random.RandomState
 ) -> np.ndarray:
-    """The centres that `init` draws, makes or is."""
+    """The first centres: `init` names a method, is a function that makes them, or is an array."""
     d, unit = partition.rows.d, partition.unit
     if isinstance(init, str):
         check_choice("init", init, "k-means++", "random")

@@ -1,14 +1,16 @@
-"""How a trial of the search comes near a division: plain passes of Lloyd's, given up early.
+"""The first part of a trial of the search: Lloyd's passes, which end early where a trial fails.
 
-Most trials (re-drawn centres, `_search/renewal.py`) end where the search is already, or above it.
-Exact moves of single rows find that out late. So, from the centres that were drawn:
+Most trials (re-drawn centres, `_search/renewal.py`) end at the division that the search has
+already, or at a higher one. Exact moves of single rows take long to show this, Lloyd's passes do
+not. From the centres that were drawn:
 
-1. Where there may be too many of them: a few passes, then Ward's merges.
-2. Passes, as long as they gain something and may still come below the `limit`.
-3. No hope if that is farther above the limit than exact moves reach, or if hardly a row is
-   elsewhere than in the division that is `known`. First after a few passes, then after many.
+1. If there may be too many centres: make a few passes, then Ward's merges.
+2. Make passes as long as they lower the error and may still bring the objective below `limit`.
+3. Give up the trial if the objective is so far above `limit` that exact moves cannot lower it
+   enough, or if the division agrees with the `known` one in all but a few rows. The second
+   condition is checked twice: when a pass gains little, and when it gains hardly anything.
 
-What exact moves gain after Lloyd's passes falls with the rows of a cluster: docs/adr/0023.
+The larger the clusters, the smaller the gain of exact moves after Lloyd's passes: docs/adr/0023.
 """
 
 from typing import NamedTuple
@@ -22,21 +24,21 @@ from madbayes._rows.threads import patient
 from madbayes._search.division import same_division
 from madbayes._search.price import Price
 
-FIRST, PASSES = 3, 300  # of Lloyd's: before merges of small clusters; at most
-GAINS = 1e-3, 1e-5  # passes that gain less, as a share of the error, are few and many
-HOPE = 30.0  # passes go on while one gains this part of what is missing
-REACH = 0.2  # exact moves gain up to about this share of the error, over the rows of a cluster
-QUICK = 0.25  # what a plain pass costs, of one with exact moves
+FIRST, PASSES = 3, 300  # Lloyd's passes: before small clusters are merged; in all, at most
+GAINS = 1e-3, 1e-5  # shares of the error: passes that gain less end the first and the second part
+HOPE = 30.0  # passes end when this many more, with the gain of the last one, would miss the limit
+REACH = 0.2  # exact moves lower the error by up to about the share REACH / rows per cluster
+QUICK = 0.25  # the cost of one of Lloyd's passes, as a share of a pass of exact moves
 
 
 class Near(NamedTuple):
-    """Where a trial is before exact moves, and whether they are worth it."""
+    """The state of a trial before exact moves, and whether exact moves may make it succeed."""
 
     labels: np.ndarray
     centers: np.ndarray
     objective: float
     limit: float
-    passes: float  # of all rows over one centre, as dear as exact moves
+    passes: float  # cost so far, in passes of exact moves that compare all rows with one centre
     hopeful: bool
 
 
@@ -48,13 +50,13 @@ def approach(
     limit: float = np.inf,
     known: np.ndarray | None = None,
 ) -> Near:
-    """1. to 3. for rows given by their `columns`, of weights w."""
-    count = len(centers)  # passes over one centre; one to draw it
+    """Steps 1 to 3 for rows with weights w, given by their `columns`."""
+    count = len(centers)  # passes over one centre: drawing a centre takes one
     if price.penalty > 0 or len(centers) > price.cap:  # 1.
         before = len(centers)
         count += FIRST * before
         centers = merge_early(columns, w, centers, price)
-        if known is not None:  # merges that were to come
+        if known is not None:  # the limit allowed for merges that are now made
             k = int(known.max()) + 1
             limit -= price.penalty * (max(0, before - k) - max(0, len(centers) - k))
     cost = price.penalty * len(centers)
@@ -75,7 +77,7 @@ def approach(
 def merge_early(
     columns: np.ndarray, w: np.ndarray, centers: np.ndarray, price: Price
 ) -> np.ndarray:
-    """1. The centres after a few passes, merged while that costs less than the penalty."""
+    """1. The centres after a few passes and all merges that cost less than the penalty."""
     labels, centers, *_ = lloyd_by_columns(columns, w, centers, FIRST)
     weights = np.bincount(labels, w, minlength=len(centers))
     centers, weights = centers[weights > 0], weights[weights > 0]
