@@ -914,6 +914,8 @@ def test_layers_are_nested():
     assert [len(np.unique(layer)) for layer in layers] == [12, 4]
     assert nmi(layers[0], fine) > 0.97 and same(layers[1], fine // 3)
     assert any(np.array_equal(layer, model.labels_) for layer in layers)
+    others = [len(np.unique(layer)) for layer in layers if not np.array_equal(layer, model.labels_)]
+    assert model.evidence_.runners_up[0][0] == others[0]
     assert sorted(model.cluster_tree_) == [*((1, c) for c in range(4)), (2, 0)]
     below = sorted(c for children in model.cluster_tree_.values() for i, c in children if i == 0)
     assert below == list(range(12))

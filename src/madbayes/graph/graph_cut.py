@@ -236,6 +236,7 @@ class GraphCut(SaveMixin, LayersMixin, CallbacksMixin, ClusterMixin, BaseEstimat
             keep_choice(self, path, division.k, resolution)
             if self.algorithm == "search" and found.layers:
                 self._keep_layers([by_weight(graph, layer) for layer in found.layers], used)
+                self._name_layers()
         self.resolution_ = resolution
         self.conductance_ = division.terms[rank]
         self.cut_ = float(self.conductance_.sum())
