@@ -432,3 +432,4 @@ def test_a_table_may_name_the_columns_of_an_array(tmp_path):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         madbayes.report(model, pd.DataFrame(X, columns=[*"abcd"]), tmp_path / "report.html")
+    assert (tmp_path / "report.html").stat().st_size > 10_000
