@@ -40,7 +40,8 @@ def text_files():
 
 
 def pages():
-    return sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("benchmarks/*.md")])
+    found = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("benchmarks/**/*.md")]
+    return sorted(page for page in found if "_build" not in page.parts)
 
 
 def test_every_file_says_what_it_is_about():
