@@ -22,7 +22,9 @@ import hdp
 import how_many
 import kernels
 import kmeans
+import layers
 import medoids
+import memory
 import neighbours
 import online
 import out_of_core
@@ -48,7 +50,9 @@ SCRIPTS = {
     "hdp": hdp,
     "gibbs": gibbs,
     "neighbours": neighbours,
+    "layers": layers,
     "threads": threads,
+    "memory": memory,
 }
 
 
