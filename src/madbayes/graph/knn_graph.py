@@ -127,18 +127,3 @@ def order_by_density(distance: np.ndarray) -> np.ndarray:
 def mean_distance(distance: np.ndarray) -> np.ndarray:
     """How far a row is from its neighbours, on average."""
     return distance.mean(axis=1) if distance.shape[1] else np.zeros(len(distance))
-
-
-def move_border_rows(A: sp.csr_array, labels: np.ndarray) -> np.ndarray:
-    """Rows go to the cluster that holds more of their links than their own.
-
-    One pass; ties and clusters' last rows stay.
-    """
-    k = int(labels.max(initial=0)) + 1
-    links = sp.csr_array(A @ one_hot(labels, k))
-    own = np.asarray(links[np.arange(labels.size), labels]).ravel()
-    new = labels.copy()
-    most = links.max(axis=1).toarray().ravel() if k > 1 else own
-    moving = np.flatnonzero(most > own)
-    new[moving] = np.asarray(links[moving].argmax(axis=1)).ravel()
-    return new if len(np.unique(new)) == len(np.unique(labels)) else labels

@@ -22,7 +22,6 @@ from madbayes.graph.knn_graph import (
     knn_graph,
     mean_distance,
     most_neighbours,
-    move_border_rows,
 )
 from madbayes.graph.valley_test import MergeTree, chance, staircase, with_weak_evidence
 from madbayes.graph.voting import majority, merge_pieces, voters
@@ -108,8 +107,7 @@ def cut_samples(
         return None, not choice.remarks
     rest = tree.rest(choice.number)
     excess = tree.excess()[len(tree.z) - len(rest.z) :]
-    labels = move_border_rows(graphs[k].A, rest.labels)
-    return (samples[k], MergeTree(labels, excess, rest.pairs)), not choice.remarks
+    return (samples[k], MergeTree(rest.labels, excess, rest.pairs)), not choice.remarks
 
 
 def label_the_rest(

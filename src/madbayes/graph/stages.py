@@ -1,8 +1,7 @@
 """The stages of `NeighborCut`. Each stage takes a `State` and returns the next one.
 
 1. `merge_across_no_valley` (`voting.py`, `samples.py`, `merging.py`, `valley_test.py`) cuts the
-   graph into small pieces and merges them, unless a valley lies between them. Then each row goes to
-   the cluster that holds most of its links.
+   graph into small pieces and merges them, unless a valley lies between them.
 2. `find_communities_without_valleys` (`communities.py`) looks for communities of the graph, where
    the rows have many columns and valleys say little.
 3. `give_equal_rows_one_label` (`knn_graph.py`) gives equal rows of a rounded table one label.
@@ -27,7 +26,6 @@ from madbayes.graph.knn_graph import (
     Nearest,
     NearestAmong,
     label_equal_rows,
-    move_border_rows,
     narrowed,
     order_by_density,
 )
@@ -143,7 +141,7 @@ def merge_across_no_valley(state: State) -> State:
             graph, tree, path = cut_with_samples(state.asked, state.nearest_among, *how)
         else:
             graph, tree, path = majority_of_numbers(state.asked, *how)
-    labels = move_border_rows(graph.A, tree.labels_at(path.best().number))
+    labels = tree.labels_at(path.best().number)
     return replace(state, graph=graph, tree=tree, path=path, labels=labels)
 
 
