@@ -121,7 +121,7 @@ def test_objective_is_that_of_plain_loops(gaps):
 def test_divergences_to_centres_are_those_of_plain_loops():
     rows = cells(MIXED, 8, 1, gaps=True)
     space = space_of(rows, MIXED)
-    means = space.rows.overall()
+    means = space.rows.overall
     cost = space.rows.cost(centers_of(means[None, :], space.rows.layout), 0, 8)[:, 0] + space.phi
     center = [mean(k, c, [1.0] * 8) for k, c in zip(MIXED, zip(*rows, strict=True), strict=True)]
     for row, found in zip(rows, cost, strict=True):
