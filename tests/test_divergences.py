@@ -2,6 +2,7 @@
 
 import math
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -280,12 +281,14 @@ def test_noise_keeps_columns_gaps_and_correlations_of_numbers():
     model = DPMeans(divergence="mixed", missing="observed")
     columns = read_columns(model, X, reset=True)
     encoder = fit_table(model, columns)
-    rows = encoder.encode(columns, None)
+    rows = encoder.encode(columns, None).centred()
     mixed_up = permuted(rows, encoder)(np.random.RandomState(0))
     noise = correlated(rows, encoder)(np.random.RandomState(0))
     number = rows.layout.family == SQUARED
     for table, same in ((mixed_up, slice(None)), (noise, ~number)):
         np.testing.assert_array_equal(table.P, rows.P)
+        fresh = replace(table, T=table.T.copy(), rest=None)
+        np.testing.assert_allclose(table.phi, fresh.phi)
         np.testing.assert_allclose(
             np.sort(table.T[:, same], axis=0), np.sort(rows.T[:, same], axis=0)
         )
