@@ -2,6 +2,7 @@
 
 import math
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -121,7 +122,7 @@ def test_objective_is_that_of_plain_loops(gaps):
 def test_divergences_to_centres_are_those_of_plain_loops():
     rows = cells(MIXED, 8, 1, gaps=True)
     space = space_of(rows, MIXED)
-    means = space.rows.overall()
+    means = space.rows.overall
     cost = space.rows.cost(centers_of(means[None, :], space.rows.layout), 0, 8)[:, 0] + space.phi
     center = [mean(k, c, [1.0] * 8) for k, c in zip(MIXED, zip(*rows, strict=True), strict=True)]
     for row, found in zip(rows, cost, strict=True):
@@ -280,12 +281,14 @@ def test_noise_keeps_columns_gaps_and_correlations_of_numbers():
     model = DPMeans(divergence="mixed", missing="observed")
     columns = read_columns(model, X, reset=True)
     encoder = fit_table(model, columns)
-    rows = encoder.encode(columns, None)
+    rows = encoder.encode(columns, None).centred()
     mixed_up = permuted(rows, encoder)(np.random.RandomState(0))
     noise = correlated(rows, encoder)(np.random.RandomState(0))
     number = rows.layout.family == SQUARED
     for table, same in ((mixed_up, slice(None)), (noise, ~number)):
         np.testing.assert_array_equal(table.P, rows.P)
+        fresh = replace(table, T=table.T.copy(), rest=None)
+        np.testing.assert_allclose(table.phi, fresh.phi)
         np.testing.assert_allclose(
             np.sort(table.T[:, same], axis=0), np.sort(rows.T[:, same], axis=0)
         )

@@ -70,7 +70,7 @@ class DivergenceMixin:
     def _set_noise(self, rows: EncodedRows, noise: Noise) -> None:
         """Keep how numbers are shifted and scaled."""
         encoder, squared = self._encoder, rows.layout.family == SQUARED
-        encoder.offset = np.where(squared, rows.overall(), 0.0)
+        encoder.offset = np.where(squared, rows.overall, 0.0)
         encoder.factor, encoder.shape = noise.factor, noise.shape
 
     def _store_means(self, means: np.ndarray, weights: np.ndarray) -> None:
@@ -121,7 +121,7 @@ class DivergenceMixin:
             return super()._gaps(X)  # type: ignore[misc]
         means = self._encoder.from_own_units(self._exact_centers())  # type: ignore[attr-defined]
         near = centers_of(means, X.layout, half_seen(self._cluster_weights))
-        cost = X.cost(near, 0, X.n) + X.phi()[:, None]
+        cost = X.cost(near, 0, X.n) + X.phi[:, None]
         return np.asarray(np.maximum(cost, 0.0))
 
     def _closest(self, X: Any, *more: Any) -> Closest:
@@ -214,7 +214,7 @@ def divergence_without_row(
             clusters.S[c] - w * some.T, clusters.N[c] - w * some.P, clusters.W[c] - some.w
         )
         near = centers_of(rest.means(layout, overall), layout, half_seen(np.maximum(rest.W, 0.0)))
-        cost = some.phi() + (some.P * near.psi).sum(axis=1) - (some.T * near.theta).sum(axis=1)
+        cost = some.phi + (some.P * near.psi).sum(axis=1) - (some.T * near.theta).sum(axis=1)
         alone = rest.W <= 1e-12 * clusters.W[c]
         out[a : a + some.n] = np.where(alone, np.inf, np.maximum(cost, 0.0))
     return out

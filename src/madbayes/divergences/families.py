@@ -19,7 +19,7 @@ from functools import cached_property
 import numpy as np
 
 from madbayes._rows.rows import segments
-from madbayes._rows.threads import Run, serial
+from madbayes._rows.threads import together
 from madbayes.divergences import kernels
 from madbayes.divergences.kernels import BERNOULLI, GAMMA, POISSON, SHARE, SQUARED
 
@@ -95,71 +95,81 @@ class EncodedRows:
         rest = None if self.rest is None else self.rest[rows]
         return replace(self, T=self.T[rows], P=self.P[rows], w=self.w[rows], rest=rest)
 
-    def shifted(self, middle: np.ndarray) -> "EncodedRows":
-        """SQUARED columns minus `middle` (0 for the others); missing cells stay 0."""
-        T = self.T.copy()
-        j = self.squared_columns
-        T[:, j] -= middle[j]
+    def sample(self, size: int, rng: np.random.RandomState) -> "EncodedRows":
+        """At most `size` rows, in their order, which weigh as much as all rows."""
+        if self.n <= size:
+            return self
+        some = self.take(np.sort(rng.choice(self.n, size, replace=False)))
+        return replace(some, w=some.w * (self.w.sum() / some.w.sum()))
+
+    def centred(self) -> "EncodedRows":
+        """SQUARED columns minus their means, for exact sums."""
+        return self.rescaled(np.where(self.layout.family == SQUARED, self.overall, 0.0))
+
+    def rescaled(
+        self,
+        offset: np.ndarray,
+        factor: np.ndarray | float = 1.0,
+        scale: np.ndarray | float = 1.0,
+    ) -> "EncodedRows":
+        """SQUARED columns minus `offset`, times `factor` (0 and 1 for all others); missing cells
+        stay 0. `scale`: shapes of GAMMA columns."""
+        T = self.T - offset
+        T *= factor
+        j = self.numbers
         if self.P.shape[1] > 1:
             T[:, j] *= self.P[:, self.layout.block[j]]
-        return replace(self, T=T)
-
-    def rescaled(self, factor: np.ndarray, scale: np.ndarray) -> "EncodedRows":
-        """SQUARED columns times `factor`; `scale`: shapes of GAMMA columns."""
-        layout, same = replace(self.layout, scale=scale), np.all(factor == 1)
-        rest = None if (self.layout.family == GAMMA).any() else self.rest_of_phi
-        return replace(self, T=self.T if same else self.T * factor, layout=layout, rest=rest)
+        scale = np.broadcast_to(scale, self.layout.scale.shape)
+        rest = self.rest_of_phi if np.array_equal(scale, self.layout.scale) else None
+        return replace(self, T=T, layout=replace(self.layout, scale=scale), rest=rest)
 
     @cached_property
-    def squared_columns(self) -> slice:
-        """From the first to the last SQUARED column."""
-        found = np.flatnonzero(self.layout.family == SQUARED)
-        return slice(int(found[0]), int(found[-1]) + 1) if len(found) else slice(0, 0)
+    def numbers(self) -> np.ndarray:
+        """The SQUARED columns."""
+        return np.flatnonzero(self.layout.family == SQUARED)
 
     @cached_property
     def rest_of_phi(self) -> np.ndarray:
         """φ(x) of all columns but SQUARED."""
-        return self.phi() - self.squares()
+        return self.phi - self.squares.sum(axis=1) if self.rest is None else self.rest
 
-    def squares(self) -> np.ndarray:
-        """Σ v² over the SQUARED columns of each row (0 where a cell is missing)."""
-        some = self.T[:, self.squared_columns]
-        own = some * (self.layout.family[self.squared_columns] == SQUARED)
-        return np.einsum("ij,ij->i", some, own)
-
+    @cached_property
     def phi(self) -> np.ndarray:
         """φ(x) of each row."""
         if self.rest is not None:
-            return np.asarray(self.rest + self.squares())
+            return np.asarray(self.rest + self.squares.sum(axis=1))
         out = np.empty(self.n)
         kernels.row_terms(self.T, self.P, *self.layout.rule, out)
         return out
 
     @cached_property
+    def squares(self) -> np.ndarray:
+        """v² of the SQUARED columns (0 where a cell is missing)."""
+        return np.asarray(np.square(self.T[:, self.numbers]))
+
+    @cached_property
+    def logs(self) -> np.ndarray:
+        """log v of the GAMMA columns (0 where a cell is missing)."""
+        found = self.T[:, self.layout.family == GAMMA]
+        return np.log(np.where(found > 0, found, 1.0))
+
+    @cached_property
+    def cells(self) -> np.ndarray:
+        """How many rows have a cell of each block."""
+        return np.count_nonzero(self.P, axis=0)
+
+    @cached_property
     def rounding(self) -> np.ndarray:
         """The variance that rounding leaves in SQUARED columns: step²/12, where step is the
-        smallest gap between two values of the column; 0 for other columns."""
-        found = np.zeros(self.T.shape[1])
-        for j in np.flatnonzero(self.layout.family == SQUARED):
+        smallest gap between two values of the column."""
+        found = np.zeros(len(self.numbers))
+        for at, j in enumerate(self.numbers):
             gaps = np.diff(np.unique(self.T[self.P[:, self.layout.block[j]] > 0, j]))
-            found[j] = gaps.min(initial=np.inf) ** 2 / 12 if gaps.size else 0.0
+            found[at] = gaps.min(initial=np.inf) ** 2 / 12 if gaps.size else 0.0
         return found
 
-    @cached_property
-    def second_moments(self) -> np.ndarray:
-        """Σ w v² of each column."""
-        return np.asarray(self.w @ self.squared)
-
-    @cached_property
-    def squared(self) -> np.ndarray:
-        return np.asarray(self.T * self.T)
-
-    def add_up_squares(self, labels: np.ndarray, k: int) -> np.ndarray:
-        """Σ w v² of each column in each of k clusters."""
-        return replace(self, T=self.squared).add_up(labels, k).S
-
     def add_up(self, labels: np.ndarray, k: int) -> Statistics:
-        """Of k clusters."""
+        """Of k clusters; rows with a negative label count nowhere."""
         found = Statistics(
             np.zeros((k, self.T.shape[1])), np.zeros((k, self.P.shape[1])), np.zeros(k)
         )
@@ -171,15 +181,21 @@ class EncodedRows:
         """Counts of a row: 1, or the mean total of multinomial rows."""
         return float(self.w @ self.P[:, 0] / self.w.sum()) if self.P.shape[1] == 1 else 1.0
 
+    @cached_property
+    def total(self) -> Statistics:
+        """Of all rows as one cluster."""
+        return self.add_up(np.zeros(self.n, np.int64), 1)
+
+    @property
     def overall(self) -> np.ndarray:
         """The mean of each column over all rows."""
-        return self.add_up(np.zeros(self.n, np.int64), 1).means(self.layout)[0]
+        return self.total.means(self.layout)[0]
 
     def cost(self, centers: "Centers", a: int, b: int) -> np.ndarray:
         """D - φ(x) of rows a to b at all centres."""
         return self.P[a:b] @ centers.psi.T - self.T[a:b] @ centers.theta.T
 
-    def nearest(self, centers: "Centers", run: Run = serial) -> tuple[np.ndarray, np.ndarray]:
+    def nearest(self, centers: "Centers") -> tuple[np.ndarray, np.ndarray]:
         """The nearest centre of each row (the first among equals), and D - φ(x) there."""
         labels, least = np.empty(self.n, np.int64), np.empty(self.n)
 
@@ -190,7 +206,7 @@ class EncodedRows:
                 labels[a:b] = cost.argmin(axis=1)
                 least[a:b] = cost[np.arange(b - a), labels[a:b]]
 
-        run(some, segments(self.n, 1))
+        together(some, segments(self.n, 1))
         return labels, least
 
 

@@ -24,7 +24,6 @@ from madbayes._search.price import fixed, per_cluster
 from madbayes.divergences import printed
 from madbayes.divergences.estimating import divergence_without_row, has_cells, warn_of_empty
 from madbayes.divergences.families import EncodedRows, centers_of, half_seen
-from madbayes.divergences.kernels import SQUARED
 from madbayes.divergences.number import Found, Noise, find_number, level_noise, polish
 from madbayes.divergences.outliers import (
     check_outlier_penalty,
@@ -160,19 +159,13 @@ def number_of(rows: EncodedRows, encoder: Any, options: Options, run: Run, path:
     if options.hint is not None:
         fewest, most = -(-2 * options.hint // 3), 3 * options.hint // 2
         fewest, most = (min(v, options.cap or v) for v in (fewest, most))
-    return find_number(centred(rows), encoder, fewest, most, options.random_state)
-
-
-def centred(rows: EncodedRows) -> EncodedRows:
-    """Numbers from their middle, for exact sums."""
-    middle = np.where(rows.layout.family == SQUARED, rows.overall(), 0.0)
-    return rows.shifted(middle)
+    return find_number(rows.centred(), encoder, fewest, most, options.random_state)
 
 
 def level(rows: EncodedRows, encoder: Any, found: Found | None) -> Noise:
     if found is not None:
         return found.noise
-    return level_noise(rows, np.zeros(rows.n, np.int64), 1, encoder)
+    return level_noise(rows, rows.total, encoder)
 
 
 def search_core(problem: Problem) -> Solved:
@@ -187,11 +180,11 @@ def search_core(problem: Problem) -> Solved:
         rows = problem.model._encoder.scaled(problem.rows)
         core = rows.take(near)
         found = core.add_up(solved.labels, int(solved.labels.max()) + 1)
-        means = found.means(rows.layout, core.overall())
+        means = found.means(rows.layout, core.overall)
         others = rows.take(np.flatnonzero(problem.far))
         near_centers = centers_of(means, rows.layout, half_seen(found.W))
-        labels[problem.far], cost = others.nearest(near_centers, problem.run)
-        more = float(others.w @ np.maximum(cost + others.phi(), 0.0))
+        labels[problem.far], cost = others.nearest(near_centers)
+        more = float(others.w @ np.maximum(cost + others.phi, 0.0))
         history = [value + more for value in solved.history]
         return replace(solved, labels=labels, history=history, aside=problem.far)
     return replace(solved, labels=labels)
@@ -231,7 +224,8 @@ def settle_noise(problem: Problem, rows: EncodedRows, number: int, first: float 
     for _ in range(ROUNDS):
         space = problem.space(some)
         now, _, first = search_number(space, min(number, cap), first, max_clusters=cap, **common)
-        new = level_noise(centred(some), now.labels, now.k, encoder)
+        centred = some.centred()
+        new = level_noise(centred, centred.add_up(now.labels, now.k), encoder)
         moved = np.r_[np.log(new.factor / encoder.factor), np.log(new.shape / encoder.shape)]
         problem.model._set_noise(some, new)
         if np.abs(moved).max() < STEADY:
@@ -334,12 +328,12 @@ def noise_of_number(
         return level(rows, encoder, None), None
     if rows.n > NOISE_ROWS:
         rows = rows.take(np.sort(rng.choice(rows.n, NOISE_ROWS, replace=False)))
-    some = centred(rows)
-    noise = level_noise(some, np.zeros(some.n, np.int64), 1, encoder)
-    space = DivergenceSpace(some.rescaled(noise.factor, noise.shape), fixed(k, some.n))
+    some = rows.centred()
+    noise = level_noise(some, some.total, encoder)
+    space = DivergenceSpace(noise.scaled(some), fixed(k, some.n))
     merged = next(iter(space.first_centers(rng)))
     found = polish(some, space.settle(merged).labels, encoder)
-    return found.noise, rows.add_up(found.labels, found.k).means(rows.layout, rows.overall())
+    return found.noise, rows.add_up(found.labels, found.k).means(rows.layout, rows.overall)
 
 
 def best_start(
@@ -382,7 +376,7 @@ def store(model: Any, everything: EncodedRows, counts: np.ndarray, solved: Solve
         )
     k = int(z.max()) + 1
     found = rows.add_up(z if solved.aside is None else np.where(solved.aside, -1, z), k)
-    means = found.means(rows.layout, rows.overall())
+    means = found.means(rows.layout, rows.overall)
     rank = by_size(means, found.W) if model.algorithm == "search" else np.arange(k)
     labels = np.full(everything.n, -1, np.int32)
     labels[counts] = np.where(z >= 0, np.argsort(rank)[z], -1)

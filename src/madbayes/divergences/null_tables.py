@@ -50,7 +50,7 @@ def nulls_within(rows: EncodedRows, how: ColumnEncoder, labels: np.ndarray) -> l
             for some, each in zip(inside, parts, strict=True):
                 part = each[kind](rng)
                 T[some], P[some] = part.T, part.P
-            return replace(rows, T=T, P=P)
+            return replace(rows, T=T, P=P, rest=None)
 
         return draw
 
@@ -101,8 +101,8 @@ def rearranged(
         else:
             T[there, columns] = rows.T[rng.permutation(there), columns]
     if how.divergence == "multinomial":
-        return replace(rows, T=T, P=T.sum(axis=1, keepdims=True))
-    return replace(rows, T=T)
+        return replace(rows, T=T, P=T.sum(axis=1, keepdims=True), rest=None)
+    return replace(rows, T=T, rest=None)
 
 
 def one_peak(values: np.ndarray) -> np.ndarray:

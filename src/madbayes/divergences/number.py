@@ -26,8 +26,8 @@ from madbayes._rows.progress import Stage
 from madbayes._rows.threads import together
 from madbayes._search.division import without_gaps
 from madbayes._search.price import fixed
-from madbayes.divergences.families import EncodedRows, centers_of, half_seen
-from madbayes.divergences.kernels import BERNOULLI, GAMMA, POISSON, SHARE, SQUARED
+from madbayes.divergences.families import EncodedRows, Statistics, centers_of, half_seen
+from madbayes.divergences.kernels import BERNOULLI, GAMMA, POISSON, SHARE, TINY
 from madbayes.divergences.null_tables import Null, nulls, nulls_within
 from madbayes.divergences.space import DivergenceSpace
 from madbayes.divergences.table import ColumnEncoder
@@ -55,63 +55,55 @@ class Noise:
     factor: np.ndarray  # of SQUARED columns: 1/√(2 variance)
     shape: np.ndarray  # of GAMMA columns
 
+    def scaled(self, rows: EncodedRows) -> EncodedRows:
+        return rows.rescaled(np.zeros(len(self.factor)), self.factor, self.shape)
 
-def level_noise(rows: EncodedRows, labels: np.ndarray, k: int, how: ColumnEncoder) -> Noise:
-    """From the spread within k clusters; 1 for everything that is not "mixed"."""
-    layout, D = rows.layout, rows.T.shape[1]
-    factor, shape = np.ones(D), np.ones(D)
-    if not how.mixed:
-        return Noise(factor, shape)
-    within = pooled_variance(rows, labels, k)
-    j = layout.family == SQUARED
-    factor[j] = 1 / np.sqrt(2 * within[j])
-    j = layout.family == GAMMA
-    if j.any():
-        shape[j] = gamma_shapes(rows, labels, k)[j]
+
+def level_noise(rows: EncodedRows, found: Statistics, how: ColumnEncoder) -> Noise:
+    """From the spread within the clusters `found` of the rows; 1 for everything that is not
+    "mixed"."""
+    factor, shape = np.ones(rows.T.shape[1]), np.ones(rows.T.shape[1])
+    if how.mixed:
+        factor[rows.numbers] = 1 / np.sqrt(2 * pooled_variance(rows, found))
+        j = np.flatnonzero(rows.layout.family == GAMMA)
+        shape[j] = gamma_shapes(rows, found)
     return Noise(factor, shape)
 
 
-def pooled_variance(rows: EncodedRows, labels: np.ndarray, k: int) -> np.ndarray:
-    """The variance of each column within clusters (unbiased, never 0)."""
-    layout = rows.layout
-    found = rows.add_up(labels, k)
-    S, N = found.S, found.N[:, layout.block]
-    within = rows.second_moments - (S * S / np.where(N > 0, N, 1.0)).sum(axis=0)
-    mass = np.maximum(N.sum(axis=0), 1e-300)
-    total = rows.second_moments - S.sum(axis=0) ** 2 / mass
-    count = (rows.P > 0).sum(axis=0)[layout.block]
-    share = np.maximum(count - k, 1) / np.maximum(count, 1)
+def pooled_variance(rows: EncodedRows, found: Statistics) -> np.ndarray:
+    """The variance of each number within the clusters (unbiased, never 0)."""
+    block = rows.layout.block[rows.numbers]
+    S, N = found.S[:, rows.numbers], found.N[:, block]
+    squares, mass = rows.w @ rows.squares, np.maximum(N.sum(axis=0), 1e-300)
+    within = squares - (S * S / np.where(N > 0, N, 1.0)).sum(axis=0)
+    total = squares - S.sum(axis=0) ** 2 / mass
+    count = rows.cells[block]
+    share = np.maximum(count - len(found.W), 1) / np.maximum(count, 1)
     floor = np.where(total > 0, THINNEST * total / mass, 0.5)
     return np.asarray(np.maximum(within / mass / share, np.maximum(floor, rows.rounding)))
 
 
-def gamma_shapes(rows: EncodedRows, labels: np.ndarray, k: int) -> np.ndarray:
+def gamma_shapes(rows: EncodedRows, found: Statistics) -> np.ndarray:
     """The shape a of each GAMMA column: log a - digamma(a) = mean divergence (Minka's start)."""
-    layout = rows.layout
-    there = rows.P[:, layout.block] > 0
-    means = rows.add_up(labels, k).means(layout)[labels]
-    ok = there & (layout.family == GAMMA) & (means > 0)
-    ratio = np.where(ok, rows.T, 1.0) / np.where(ok, means, 1.0)
-    w = rows.w[:, None] * ok
-    s = (w * (ratio - np.log(ratio) - 1)).sum(axis=0) / np.maximum(w.sum(axis=0), 1e-300)
+    j = np.flatnonzero(rows.layout.family == GAMMA)
+    N = found.N[:, rows.layout.block[j]]
+    logs = np.where(N > 0, np.log(np.maximum(found.means(rows.layout)[:, j], TINY)), 0.0)
+    s = ((N * logs).sum(axis=0) - rows.w @ rows.logs) / np.maximum(N.sum(axis=0), TINY)
     s = np.maximum(s, 1e-4)
-    return (3 - s + np.sqrt((s - 3) ** 2 + 24 * s)) / (12 * s)
-
-
-def scaled(rows: EncodedRows, noise: Noise) -> EncodedRows:
-    return rows.rescaled(noise.factor, noise.shape)
+    return np.asarray((3 - s + np.sqrt((s - 3) ** 2 + 24 * s)) / (12 * s))
 
 
 @dataclass(frozen=True)
 class Rung:
-    """One number of clusters: labels of the fitted rows, and the noise level they were found at."""
+    """One number of clusters: labels of the fitted rows, their sums, and their noise level."""
 
     labels: np.ndarray
+    found: Statistics
     noise: Noise
 
     @property
     def k(self) -> int:
-        return int(self.labels.max()) + 1
+        return len(self.found.W)
 
 
 def ladder(
@@ -119,16 +111,12 @@ def ladder(
 ) -> dict[int, Rung]:
     """2. Divisions into these numbers of clusters, or fewer where rows are equal."""
     m = int(min(max(SMALL, 3 * numbers[-1]), max(rows.n // 3, 1)))
-    one = np.zeros(rows.n, np.int64)
-    noise = level_noise(rows, one, 1, how)
-    labels = one
-    for _ in range(2 if how.mixed else 1):
-        space = DivergenceSpace(scaled(rows, noise), fixed(m, rows.n))
-        labels = space.lloyd(space.nearest(space.draw(m, rng)), POLISH)
-        k = int(labels.max()) + 1
-        noise = level_noise(rows, labels, k, how)
-    space = DivergenceSpace(scaled(rows, noise), fixed(m, rows.n))
-    fine = space.division(labels)
+    noise = level_noise(rows, rows.total, how)
+    for _ in range(2 if how.mixed else 1):  # rows far apart at the noise level of small clusters
+        space = DivergenceSpace(noise.scaled(rows), fixed(m, rows.n))
+        fine = space.division(space.lloyd(space.nearest(space.draw(m, rng)), POLISH))
+        noise = level_noise(rows, rows.add_up(fine.labels, fine.k), how)
+    space = DivergenceSpace(noise.scaled(rows), fixed(m, rows.n))
     _, tree, _ = space.merge_tree(fine, 0.0, 1)
     found = {}
     group, merged = np.arange(fine.k), 0
@@ -137,98 +125,84 @@ def ladder(
             a, b = tree[merged]
             group[group == b] = a
             merged += 1
-        labels = np.unique(group, return_inverse=True)[1][fine.labels]
-        found[number] = polish(rows, labels, how)
+        found[number] = polish(rows, group[fine.labels], how)
     return found
 
 
 def polish(rows: EncodedRows, labels: np.ndarray, how: ColumnEncoder) -> Rung:
     """2. Passes of nearest centres, each at the noise level of the clusters before it."""
-    k = int(labels.max()) + 1
+    labels, k = without_gaps(labels)
+    found = rows.add_up(labels, k)
+    noise = level_noise(rows, found, how)
     for _ in range(POLISH if k > 1 else 0):
-        noise, found = level_noise(rows, labels, k, how), rows.add_up(labels, k)
-        means = found.means(rows.layout, rows.overall()) * noise.factor
+        means = found.means(rows.layout, rows.overall) * noise.factor
         layout = replace(rows.layout, scale=noise.shape)
         near = centers_of(means, layout, half_seen(found.W * rows.per_row))
         # Centres take the factor of the columns, so that the rows need not be scaled.
         new, k = without_gaps(rows.nearest(replace(near, theta=near.theta * noise.factor))[0])
         if np.array_equal(new, labels):
             break
-        labels = new
-    return Rung(labels, level_noise(rows, labels, k, how))
+        labels, found = new, rows.add_up(new, k)
+        noise = level_noise(rows, found, how)
+    return Rung(labels, found, noise)
 
 
-def held_out(
-    fit: EncodedRows, labels: np.ndarray, test: EncodedRows, how: ColumnEncoder
-) -> np.ndarray:
+def held_out(fit: EncodedRows, rung: Rung, test: EncodedRows, how: ColumnEncoder) -> np.ndarray:
     """3. log Σ_c π_c p(x | c) of the test rows, by clusters of the fitted rows.
 
     Terms of single rows that are the same for every number of clusters are left out.
     """
-    layout, k = fit.layout, int(labels.max()) + 1
-    found, block, family = fit.add_up(labels, k), fit.layout.block, fit.layout.family
-    N = found.N[:, block]
+    layout, found = fit.layout, rung.found
+    family, N = layout.family, found.N[:, layout.block]
     means = (found.S + PRIOR * possible(fit, how)) / (N + PRIOR)
     theta, psi = np.zeros(means.shape), np.zeros(means.shape)  # log p = T·θ - P·ψ
-    j = family == SQUARED
-    quadratic = np.zeros(means.shape)
-    if j.any():
-        v = cluster_variances(fit, labels, k, how)[:, j]
-        theta[:, j], quadratic[:, j] = means[:, j] / v, -0.5 / v
-        psi[:, j] = 0.5 * means[:, j] ** 2 / v + 0.5 * np.log(2 * np.pi * v)
     j = family == GAMMA
-    if j.any():
-        a = gamma_shapes(fit, labels, k)[j] if how.mixed else 1.0
-        theta[:, j] = -a / means[:, j]
-        psi[:, j] = a * np.log(means[:, j]) - a * np.log(a) + gammaln(a)
+    shape = gamma_shapes(fit, found) if how.mixed else np.ones(j.sum())
+    theta[:, j] = -shape / means[:, j]
+    psi[:, j] = shape * np.log(means[:, j]) - shape * np.log(shape) + gammaln(shape)
     j = family == BERNOULLI
     theta[:, j], psi[:, j] = np.log(means[:, j] / (1 - means[:, j])), -np.log(1 - means[:, j])
     j = family == POISSON
     theta[:, j], psi[:, j] = np.log(means[:, j]), means[:, j]
     j = family == SHARE
     theta[:, j] = np.log(means[:, j])
-    share = (found.W + PRIOR) / (found.W.sum() + PRIOR * k)
-    logs = test.T @ theta.T - test.P @ np.add.reduceat(psi, layout.start[:-1], axis=1).T
-    if (family == SQUARED).any():
-        logs += test.squared @ quadratic.T
-    if how.mixed and (j := family == GAMMA).any():  # (a - 1) log x depends on the shape
-        ok = test.P[:, block[j]] > 0
-        log_x = np.where(ok, np.log(np.where(ok, test.T[:, j], 1.0)), 0.0)
-        logs += (log_x @ (gamma_shapes(fit, labels, k)[j] - 1))[:, None]
-    logs += np.log(share)
-    highest = logs.max(axis=1)
-    return np.asarray(highest + np.log(np.exp(logs - highest[:, None]).sum(axis=1)))
+    j = fit.numbers
+    if len(j):
+        v = cluster_variances(fit, rung, how)
+        theta[:, j] = means[:, j] / v
+        psi[:, j] = 0.5 * means[:, j] ** 2 / v + 0.5 * np.log(2 * np.pi * v)
+    logs = test.T @ theta.T
+    logs -= test.P @ np.add.reduceat(psi, layout.start[:-1], axis=1).T
+    if len(j):
+        logs -= test.squares @ (0.5 / v).T
+    logs += (test.logs @ (shape - 1))[:, None]
+    logs += np.log((found.W + PRIOR) / (found.W.sum() + PRIOR * rung.k))
+    highest = logs.max(axis=1, keepdims=True)
+    logs -= highest
+    return np.asarray(highest[:, 0] + np.log(np.exp(logs, out=logs).sum(axis=1)))
 
 
 def possible(rows: EncodedRows, how: ColumnEncoder) -> np.ndarray:
     """The mean of each column, with half a row more for each value that it can have."""
     layout = rows.layout
-    found = rows.add_up(np.zeros(rows.n, np.int64), 1)
-    S, N, family = found.S[0], found.N[0, layout.block], layout.family
-    means = found.means(layout)[0]
-    means = np.where(family == BERNOULLI, (S + 0.5) / (N + 1), means)
+    S, N, family = rows.total.S[0], rows.total.N[0, layout.block], layout.family
+    means = np.where(family == BERNOULLI, (S + 0.5) / (N + 1), rows.overall)
     means = np.where(family == POISSON, (S + 0.5) / (N + 0.5), means)
     return np.where(family == SHARE, (S + 0.5) / (N + 0.5 * how.n_levels), means)
 
 
-def cluster_variances(
-    rows: EncodedRows, labels: np.ndarray, k: int, how: ColumnEncoder
-) -> np.ndarray:
+def cluster_variances(rows: EncodedRows, rung: Rung, how: ColumnEncoder) -> np.ndarray:
     """The variance of each number in each cluster, drawn towards the pooled one.
 
     Without "mixed" all columns of a cluster have one variance, as the squared distance says.
     """
-    layout = rows.layout
-    pooled = pooled_variance(rows, labels, k)
-    found = rows.add_up(labels, k)
-    mass = found.N[:, layout.block]
-    squares = found.S**2 / np.where(mass > 0, mass, 1.0)
-    within = np.maximum(rows.add_up_squares(labels, k) - squares, 0.0)
+    pooled = pooled_variance(rows, rung.found)
+    S, mass = rung.found.S[:, rows.numbers], rung.found.N[:, rows.layout.block[rows.numbers]]
+    squares = replace(rows, T=rows.squares).add_up(rung.labels, rung.k).S
+    within = np.maximum(squares - S**2 / np.where(mass > 0, mass, 1.0), 0.0)
     if not how.mixed:
-        j = layout.family == SQUARED
-        pooled = np.full(len(pooled), pooled[j].mean() if j.any() else 1.0)
-        within = np.repeat(within[:, j].sum(axis=1, keepdims=True), len(pooled), axis=1)
-        mass = np.repeat(mass[:, j].sum(axis=1, keepdims=True), len(pooled), axis=1)
+        pooled = np.full(len(pooled), pooled.mean())
+        within, mass = within.sum(axis=1, keepdims=True), mass.sum(axis=1, keepdims=True)
     return np.maximum((within + SPREAD_PRIOR * pooled) / (mass + SPREAD_PRIOR), rows.rounding)
 
 
@@ -318,7 +292,7 @@ class Gains:
         half = rows.n // 2
         fit, test = rows.take(np.sort(order[:half])), rows.take(np.sort(order[half:]))
         rungs = ladder(fit, how, numbers, rng)
-        logs = [held_out(fit, rungs[k].labels, test, how) for k in numbers]
+        logs = [held_out(fit, rungs[k], test, how) for k in numbers]
         # One row of the fit may be in no cluster: it is described as by one cluster.
         logs = [np.logaddexp(each, logs[0] - np.log(fit.w.sum())) for each in logs]
         return np.array([test.w @ (each - logs[0]) for each in logs]) / test.w.sum()
@@ -405,7 +379,7 @@ def choose(
     that one row of the sample stands for."""
     same, clear = evidence.stability(k), evidence.clear
     excess = evidence.excess.mean(axis=0)
-    space = DivergenceSpace(scaled(some, rungs[k].noise), fixed(evidence.top, some.n))
+    space = DivergenceSpace(rungs[k].noise.scaled(some), fixed(evidence.top, some.n))
     divided = {j: space.division(rung.labels) for j, rung in rungs.items()}
     path = Staircase.build(
         [d.k for d in divided.values()], [d.objective * share for d in divided.values()]

@@ -54,7 +54,7 @@ class OpeningRows:
 
     @cached_property
     def phi(self) -> np.ndarray:
-        return self.rows.phi()
+        return self.rows.phi
 
     def open(
         self, centers: Centers, z: np.ndarray, penalty: float, local: float, cap: int
@@ -84,7 +84,7 @@ def error(rows: EncodedRows, phi: np.ndarray, labels: np.ndarray, k: int) -> flo
 def update_means(rows: EncodedRows, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """3. Labels without gaps, and means."""
     z, k = without_gaps(labels)
-    return z, rows.add_up(z, k).means(rows.layout, rows.overall())
+    return z, rows.add_up(z, k).means(rows.layout, rows.overall)
 
 
 def dp_means(
@@ -93,9 +93,9 @@ def dp_means(
     """Jiang, Kulis & Jordan's algorithm on the rows, in their order."""
     layout, z = rows.layout, np.zeros(rows.n, np.int64)
     cap = min(rows.n + 1, max_clusters or rows.n + 1)
-    opening = OpeningRows(rows, row_centers(rows, rows.overall()), z)
+    opening = OpeningRows(rows, row_centers(rows, rows.overall), z)
     phi = opening.phi
-    means = rows.overall()[None, :]  # 1.
+    means = rows.overall[None, :]  # 1.
     history: list[float] = []
     converged, n_iter = False, 0
     stage = Stage("passes of Algorithm 1")
@@ -119,7 +119,7 @@ def hard_hdp(
     rows: EncodedRows, group: np.ndarray, local: float, glob: float, *, max_iter: int
 ) -> Printed:
     """KJ Algorithm 2 with a divergence; the rows of a group lie together."""
-    layout, overall = rows.layout, rows.overall()
+    layout, overall = rows.layout, rows.overall
     opening = OpeningRows(rows, row_centers(rows, overall), group)
     phi = opening.phi
     z, means = np.zeros(rows.n, np.int64), overall[None, :]  # 1., 2.
@@ -145,7 +145,7 @@ def hard_hdp(
 
 def lloyd(rows: EncodedRows, means: np.ndarray, *, max_iter: int, run: Run) -> Printed:
     """Banerjee et al.'s Algorithm 1 from the given centres."""
-    phi, layout, k = rows.phi(), rows.layout, len(means)
+    phi, layout, k = rows.phi, rows.layout, len(means)
     z = np.full(rows.n, -1, np.int64)
     history: list[float] = []
     converged, n_iter = False, 0
@@ -153,12 +153,12 @@ def lloyd(rows: EncodedRows, means: np.ndarray, *, max_iter: int, run: Run) -> P
     while n_iter < max_iter and not converged:
         n_iter += 1
         stage.at(n_iter)
-        new, least = rows.nearest(centers_of(means, layout), run)
+        new, least = rows.nearest(centers_of(means, layout))
         new = fill_empty(new, least + phi, k)
         converged = np.array_equal(new, z)
         if not converged:
             z = new
-            means = rows.add_up(z, k).means(layout, rows.overall())
+            means = rows.add_up(z, k).means(layout, rows.overall)
             history.append(error(rows, phi, z, len(means)))
     return z, never_rising(history, passes=True), n_iter, converged
 
@@ -176,5 +176,5 @@ def fill_empty(z: np.ndarray, cost: np.ndarray, k: int) -> np.ndarray:
 
 def farthest_divergence(rows: EncodedRows) -> float:
     """From the mean of all rows."""
-    near = centers_of(rows.overall()[None, :], rows.layout)
-    return float((rows.nearest(near)[1] + rows.phi()).max()) or 1.0
+    near = centers_of(rows.overall[None, :], rows.layout)
+    return float((rows.nearest(near)[1] + rows.phi).max()) or 1.0

@@ -77,7 +77,7 @@ class DivergenceSpace:
 
     @cached_property
     def phi(self) -> np.ndarray:
-        return self.rows.phi()
+        return self.rows.phi
 
     @cached_property
     def constant(self) -> float:
@@ -85,7 +85,7 @@ class DivergenceSpace:
 
     @cached_property
     def overall(self) -> np.ndarray:
-        return self.rows.overall()
+        return self.rows.overall
 
     # What a division costs
 
@@ -122,7 +122,7 @@ class DivergenceSpace:
         if weights is None:
             weights = np.full(len(centers), self.rows.w.sum() / len(centers))
         near = centers_of(centers, self.rows.layout, half_seen(weights * self.rows.per_row))
-        return self.rows.nearest(near, self.run)[0]
+        return self.rows.nearest(near)[0]
 
     def lloyd(self, labels: np.ndarray, passes: int) -> np.ndarray:
         """Nearest centres and means, while the objective falls."""

@@ -126,7 +126,7 @@ class ColumnEncoder:
 
     def scaled(self, rows: EncodedRows) -> EncodedRows:
         """Rows as the fit saw them: numbers from their middle, in units of their noise."""
-        return rows.shifted(self.offset).rescaled(self.factor, self.shape)
+        return rows.rescaled(self.offset, self.factor, self.shape)
 
     def own_units(self, means: np.ndarray) -> np.ndarray:
         """Means of scaled rows in the units of the table."""

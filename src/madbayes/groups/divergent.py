@@ -27,7 +27,7 @@ from madbayes._search.number import between, printed_number
 from madbayes._search.price import SharedPrice
 from madbayes.divergences import printed
 from madbayes.divergences.families import EncodedRows
-from madbayes.divergences.fitting import Solved, centred, level, store
+from madbayes.divergences.fitting import Solved, level, store
 from madbayes.divergences.number import find_number
 from madbayes.divergences.space import DivergenceSpace
 from madbayes.groups.grouped_rows import Groups
@@ -51,7 +51,7 @@ def fit_divergent(model: Any, X: Any, weight: Any, groups: Groups) -> np.ndarray
         found = None
         if len(given) < 2 or model._encoder.mixed:
             fewest, most = numbers_of(model.n_global_hint)
-            found = find_number(centred(rows), model._encoder, fewest, most, options.random_state)
+            found = find_number(rows.centred(), model._encoder, fewest, most, options.random_state)
         model._set_noise(rows, level(rows, model._encoder, found))
         space = DivergenceSpace(
             model._encoder.scaled(rows), SharedPrice(1.0, rows.n), run, group=code
