@@ -12,9 +12,8 @@ from sklearn.cluster import KMeans as SklearnKMeans
 from sklearn.datasets import load_digits, load_iris
 
 from madbayes import DPMeans, KMeans
-from madbayes._partition.lloyd import LloydRows, follow, lloyd
+from madbayes._partition.lloyd import LloydRows, follow, lloyd, nearest
 from madbayes._partition.lloyd_kernels import lloyd_by_columns
-from madbayes._partition.nearest_plain import find_nearest, nearest_by_products
 from madbayes._partition.partition import Partition
 from madbayes._rows.rows import Rows
 from madbayes._search import driver
@@ -282,9 +281,8 @@ def test_products_leave_nothing_to_rounding(shift):
     r = np.random.RandomState(0)
     X = np.vstack([r.randint(0, 3, (200, 20)), r.randn(200, 20)]) + shift
     C = np.vstack([X[r.choice(400, 60)], X[:5], r.randn(5, 20) * 1e3])  # ties among them
-    plain = np.empty(400, np.int64)
-    find_nearest(X, C, plain, np.zeros(len(C), np.int64))
-    np.testing.assert_array_equal(nearest_by_products(X, C), plain)
+    plain = ((X[:, None] - C) ** 2).sum(axis=2).argmin(axis=1)
+    np.testing.assert_array_equal(nearest(X, C), plain)
 
 
 def test_passes_by_products_are_those_of_the_partition():

@@ -18,9 +18,9 @@ from madbayes._rows import blocks as engine_blocks
 @pytest.fixture(autouse=True, scope="module")
 def as_if_large():
     """Bounds and matrix products, although the tables are small."""
-    usual, partition_module.SMALL = partition_module.SMALL, 0
+    usual, partition_module.BOUNDS_PAY = partition_module.BOUNDS_PAY, 0
     yield
-    partition_module.SMALL = usual
+    partition_module.BOUNDS_PAY = usual
 
 
 def printed(penalty, **options):

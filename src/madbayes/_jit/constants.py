@@ -10,4 +10,3 @@ UP32, DOWN32, ZERO32 = np.float32(UP), np.float32(DOWN), np.float32(0.0)
 # What the vector code handles at a time.
 PANEL = 16  # centres side by side
 BUNCH = 4  # rows
-LANES = 8  # groups

@@ -4,9 +4,8 @@ Three parts. Without them the results are as good and come later.
 
 1. *A compiler without the passes that no kernel needs* (`Lean`): a first call waits for each pass
    of each function. Numba is meant to be extended by `define_pipelines`; passes go by name.
-2. *Vector code* for the functions of `vectors.py`, written as LLVM instructions, because LLVM turns
-   plain loops into vectors only by luck: scores of a few rows against panels of centres, and the
-   lower bounds of one row for several groups at a time.
+2. *Vector code* for the function of `vectors.py`, written as LLVM instructions, because LLVM turns
+   plain loops into vectors only by luck: scores of a few rows against panels of centres.
 3. *A cache with checksums* (`CheckedCache`). Numba reads the files of its cache as they are: a file
    that was cut short or changed on the disk raises UnpicklingError or an LLVM error in somebody's
    fit, or runs as machine code. Each file here ends with the CRC-32 of the rest; a file whose
@@ -15,7 +14,7 @@ Three parts. Without them the results are as good and come later.
    compiled, and not kept.
 
 If Numba changes so that this file cannot be imported, or if MADBAYES_PLAIN_KERNELS is set, `_jit`
-takes Numba as it comes and the plain loops of `vectors.py`.
+takes Numba as it comes and the plain loop of `vectors.py`.
 """
 
 import gc
@@ -33,7 +32,7 @@ from numba.core.caching import FunctionCache, IndexDataCacheFile
 from numba.core.compiler import Compiler, Flags
 from numba.extending import intrinsic
 
-from madbayes._jit.constants import BUNCH, DOWN32, LANES, PANEL
+from madbayes._jit.constants import BUNCH, PANEL
 
 # 1. The compiler
 
@@ -266,76 +265,6 @@ def fast_compare(typing, panels, half, panel, last, rows, chosen, first, low1, l
     index = types.int64
     signature = types.void(panels, half, index, index, rows, chosen, index, low1, low2, place)
     return signature, code_of_compare
-
-
-def row_of(builder, array, i):
-    """Where row i begins, and how long it is."""
-    width = builder.extract_value(array.shape, 1)
-    return builder.gep(array.data, [builder.mul(i, width)]), width
-
-
-def constant(value):
-    return ir.Constant(reals(LANES), [float(value)] * LANES)
-
-
-def look_up(builder, table, width, since, g):
-    """For LANES groups from g on: the number in the row of `table` that `since` says."""
-    found = ir.Constant(reals(LANES), ir.Undefined)
-    for lane in range(LANES):
-        column = builder.add(g, ir.Constant(INDEX, lane))
-        row = builder.zext(builder.load(builder.gep(since, [column])), INDEX)
-        place = builder.add(builder.mul(row, width), column)
-        value = builder.load(builder.gep(table, [place]))
-        found = builder.insert_element(found, value, ir.Constant(INT, lane))
-    return found
-
-
-def code_of_loosen(context, builder, signature, args):
-    lower, since, drifts, lines = (
-        context.make_array(signature.args[e])(context, builder, args[e]) for e in (0, 1, 3, 5)
-    )
-    row, width = row_of(builder, lower, args[2])
-    line, _ = row_of(builder, lines, args[6])
-    marks, _ = row_of(builder, since, args[2])
-    lanes = ir.VectorType(INT, LANES)
-    none = ir.Constant(lanes, ir.Undefined)
-    own = builder.insert_element(none, builder.trunc(args[4], INT), ir.Constant(INT, 0))
-    own = pick(builder, own, none, [0] * LANES)
-    before = builder.block
-    loop, end = builder.append_basic_block("groups"), builder.append_basic_block("lowest")
-    builder.branch(loop)
-    builder.position_at_end(loop)
-    g, low = builder.phi(INDEX), builder.phi(reals(LANES))
-    bounds = builder.load(at(builder, row, g, reals(LANES)), align=4)
-    drift = look_up(builder, drifts.data, width, marks, g)
-    bounds = in_order(builder, constant(0.0), builder.fsub(bounds, drift))[1]
-    bounds = builder.fmul(bounds, constant(DOWN32))
-    builder.store(bounds, at(builder, line, g, reals(LANES)), align=4)
-    here = builder.insert_element(none, builder.trunc(g, INT), ir.Constant(INT, 0))
-    here = pick(builder, here, none, [0] * LANES)
-    here = builder.add(here, ir.Constant(lanes, list(range(LANES))))
-    others = builder.select(builder.icmp_signed("==", here, own), constant(np.inf), bounds)
-    lowest = in_order(builder, others, low)[0]
-    next_g = builder.add(g, ir.Constant(INDEX, LANES))
-    g.add_incoming(ir.Constant(INDEX, 0), before)
-    g.add_incoming(next_g, loop)
-    low.add_incoming(constant(np.inf), before)
-    low.add_incoming(lowest, loop)
-    builder.cbranch(builder.icmp_signed("<", next_g, width), loop, end)
-    builder.position_at_end(end)
-    n = LANES
-    while n > 1:
-        n //= 2
-        halves = (pick(builder, lowest, lowest, range(first, first + n)) for first in (0, n))
-        lowest = in_order(builder, *halves)[0]
-    return builder.extract_element(lowest, ir.Constant(INT, 0))
-
-
-@intrinsic
-def fast_loosen(typing, lower, since, i, drifts, own, lines, a):
-    """`vectors.loosen`."""
-    index = types.int64
-    return types.float32(lower, since, index, drifts, index, lines, index), code_of_loosen
 
 
 # 3. The cache on the disk

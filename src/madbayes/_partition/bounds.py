@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from madbayes._jit import inner
+from madbayes._jit import compiled, inner
 from madbayes._jit.constants import DOWN, DOWN32, UP, UP32, ZERO32
 from madbayes._rows.distance import add_row, sqdist
 
@@ -30,11 +30,9 @@ class Centers(NamedTuple):
     longest: float  # the largest norm in `shifted`
     offset: np.ndarray  # (d,) of the rows' type: float32 is enough to shift float32 rows exactly
     scale: float  # a power of two
-    drift: np.ndarray  # (e, k) float32: distance of each centre from its place in earlier passes
-    others: np.ndarray  # (e, k) float32: the largest drift of the other centres in its group
-    drifts: np.ndarray  # (e, t) float32: the largest drift in each group
-    path: np.ndarray  # (k,) float32: length of the way of a centre plus that of the fastest other
-    fold: bool  # this pass replaces all bounds by bounds for its own centres
+    drift: np.ndarray  # (k,) float32: how far each centre has moved since the last pass
+    others: np.ndarray  # (k,) float32: the largest drift of the other centres in its group
+    drifts: np.ndarray  # (t,) float32: the largest drift in each group
     separation: np.ndarray  # (k,) float32: half the distance to the nearest other centre, scaled
 
 
@@ -42,18 +40,11 @@ class RowState(NamedTuple):
     """Labels and bounds of the rows of a block: views into arrays of length n."""
 
     labels: np.ndarray  # int32; -1: not yet assigned
-    upper: np.ndarray  # float32: upper bound on the scaled distance to its centre; or length 0
-    lower: np.ndarray  # (b, t) float32: lower bound on the distance to other centres of a group
+    upper: np.ndarray  # float32: upper bound on the scaled distance to its centre; or length 0 …
+    lower: np.ndarray  # (b, t) float32: lower bound on the distance to other centres of a group …
+    # … without bounds: every row is compared with every centre
     weight: np.ndarray  # float64, or length 0: all ones
     far: np.ndarray  # uint8, or length 0: set where weight * squared distance > penalty
-
-
-class Marks(NamedTuple):
-    """The passes in which bounds were computed: views into arrays of length n."""
-
-    upper: np.ndarray  # (b,) uint8: the pass of the upper bound
-    lower: np.ndarray  # (b, t) uint8: the passes of the lower bounds
-    sure: np.ndarray  # (b,) float32: the row is skipped until the `path` of its centre exceeds this
 
 
 class Tally(NamedTuple):
@@ -65,15 +56,36 @@ class Tally(NamedTuple):
     stats: np.ndarray  # (4,) float64: change of the objective, rows moved, far rows, hard rows
 
 
+@compiled(fastmath={"nnan", "nsz"}, no_cpython_wrapper=True, forceinline=True)
+def loosen(rows, i, p, centers):
+    """Adjust the bounds of row i, whose centre is p, to the centres of this pass.
+
+    Returns the upper bound on the distance to p, and a lower bound on the distance to any other
+    centre.
+    """
+    lower, drifts, own = rows.lower, centers.drifts, np.int64(centers.group[p])
+    upper = (rows.upper[i] + centers.drift[p]) * UP32
+    low = max(ZERO32, lower[i, own] - centers.others[p]) * DOWN32
+    gap = np.float32(np.inf)
+    lower[i, own] = gap  # the loop leaves out this group: its bound does not cover p
+    for g in range(lower.shape[1]):
+        bound = (lower[i, g] - drifts[g]) * DOWN32
+        bound = bound if bound > ZERO32 else ZERO32
+        lower[i, g] = bound
+        gap = bound if bound < gap else gap
+    rows.upper[i], lower[i, own] = upper, low
+    return upper, max(min(gap, low), centers.separation[p])
+
+
 @inner
 def check_bounds(X, next_row, centers, rows, penalty, active):
-    """Step 1 with one group: list the rows that bounds cannot exclude, until `active` is full.
+    """List the rows that bounds cannot exclude, until `active` is full.
 
-    Returns the next row to look at, and the number of active rows.
+    Returns the next row to look at, and the number of active rows. Rows without bounds are all
+    active.
     """
-    labels, uppers, lower, weight, far = rows.labels, rows.upper, rows.lower, rows.weight, rows.far
-    drift, others, separation = centers.drift, centers.others, centers.separation
-    opening, scale = far.shape[0] > 0, centers.scale
+    labels, uppers, far = rows.labels, rows.upper, rows.far
+    opening, bounded, scale = far.shape[0] > 0, uppers.shape[0] > 0, centers.scale
     limit = np.sqrt(penalty) * scale * DOWN
     n_active = 0
     while next_row < X.shape[0] and n_active < active.shape[0]:
@@ -82,12 +94,9 @@ def check_bounds(X, next_row, centers, rows, penalty, active):
         p = np.int64(labels[i])
         if opening:
             far[i] = 0
-            limit = reach_of(weight, i, penalty, scale)
-        if p >= 0:
-            upper = (uppers[i] + drift[0, p]) * UP32
-            gap = max(ZERO32, lower[i, 0] - others[0, p]) * DOWN32
-            uppers[i], lower[i, 0] = upper, gap
-            gap = max(gap, separation[p])
+            limit = reach_of(rows.weight, i, penalty, scale)
+        if p >= 0 and bounded:
+            upper, gap = loosen(rows, i, p, centers)
             if upper < gap and upper < limit:
                 continue
             upper = np.float32(np.sqrt(sqdist(X, i, centers.exact, p)) * scale * UP)
@@ -107,48 +116,12 @@ def reach_of(weight, i, penalty, scale):
 
 
 @inner
-def this_pass(centers):
-    """The mark of bounds that are computed in this pass."""
-    return np.uint8(0 if centers.fold else centers.drift.shape[0])
-
-
-@inner
-def room_left(path, limit, gap, separation):
-    """The value of `path` up to which no other centre can become nearest to a row.
-
-    The row is within `limit` of its own centre; every other centre is at least `gap` from the row
-    and at least twice the `separation` from the row's own centre.
-    """
-    return (path + max(gap - limit, separation + separation - limit - limit)) * DOWN32
-
-
-@inner
-def leave(chosen, nearest, n_chosen, centers, rows, marks):
-    """Update the lower bounds of rows that will leave their centre; called before `settle`.
-
-    The lower bound of a group leaves out the row's own centre. After the move the old centre is one
-    of the other centres of its group, so the bound is first adjusted to the centres of this pass.
-    """
-    now = this_pass(centers)
-    for b in range(n_chosen):
-        i = chosen[b]
-        p = np.int64(rows.labels[i])
-        if p >= 0 and nearest[b] != p:
-            g = centers.group[p]
-            since = marks.lower[i, g]
-            if since != now:
-                low = rows.lower[i, g] - centers.others[since, p]
-                rows.lower[i, g], marks.lower[i, g] = max(ZERO32, low) * DOWN32, now
-            marks.upper[i] = now
-
-
-@inner
 def settle(X, chosen, nearest, n_chosen, centers, rows, tally, penalty):
-    """Assign the rows `chosen` to `nearest`: update labels, bounds, sums and the objective."""
+    """Assign the rows `chosen` to `nearest`: update labels, sums, the objective and any bounds."""
     labels, upper, lower, weight, far = rows.labels, rows.upper, rows.lower, rows.weight, rows.far
     exact, scale, group = centers.exact, centers.scale, centers.group
     sums, low, count, stats = tally.sums, tally.low, tally.count, tally.stats
-    weighted, opening = weight.shape[0] > 0, far.shape[0] > 0
+    weighted, opening, bounded = weight.shape[0] > 0, far.shape[0] > 0, upper.shape[0] > 0
     for b in range(n_chosen):
         i = chosen[b]
         p, q = np.int64(labels[i]), nearest[b]
@@ -157,14 +130,16 @@ def settle(X, chosen, nearest, n_chosen, centers, rows, tally, penalty):
         w = weight[i] if weighted else 1.0
         d2 = sqdist(X, i, exact, q)
         if q != p:
-            upper[i] = np.sqrt(d2) * scale * UP
             labels[i] = q
             stats[0] += w * d2
             stats[1] += 1
-            if p >= 0:  # the bound of its group now includes p
-                own, g = sqdist(X, i, exact, p), group[p]
-                lower[i, g] = min(lower[i, g], np.sqrt(own) * scale * DOWN)
-                stats[0] -= w * own
+            own = sqdist(X, i, exact, p) if p >= 0 else 0.0
+            stats[0] -= w * own
+            if bounded:
+                upper[i] = np.sqrt(d2) * scale * UP
+                if p >= 0:  # the bound of its group now includes p
+                    g = group[p]
+                    lower[i, g] = min(lower[i, g], np.sqrt(own) * scale * DOWN)
             if w > 0.0:
                 add_row(sums, low, q, X, i, w)
                 count[q] += 1

@@ -3,8 +3,6 @@
 `lloyd` picks its kernel by the size of the problem:
 
 - If rows × centres × columns are few: all distances, column by column (`lloyd_kernels.py`).
-- If there are few rows with many columns: matrix products of BLAS, with a check that the nearest
-  centre is certain (`nearest_plain.py`).
 - Otherwise: a `Partition`, whose bounds save most distances.
 
 `LloydRows` keeps the bounds of its rows, for callers that need the nearest centres many times.
@@ -16,12 +14,9 @@ from typing import Any
 import numpy as np
 
 from madbayes._partition.lloyd_kernels import PLAIN, lloyd_by_columns
-from madbayes._partition.moves import means
-from madbayes._partition.nearest_plain import close_gaps, nearest_by_products
-from madbayes._partition.partition import FEW_ROWS, Partition
+from madbayes._partition.partition import Partition
 from madbayes._partition.segment import State
 from madbayes._rows.frame import Frame, frame_of, measure
-from madbayes._rows.row_kernels import squared_error
 from madbayes._rows.rows import Rows, Share
 from madbayes._rows.threads import together
 
@@ -90,20 +85,6 @@ def follow(
     return centers
 
 
-def lloyd_by_products(X: np.ndarray, weight: np.ndarray, centers: np.ndarray, passes: int) -> Found:
-    """Lloyd's passes for few rows of many columns: compiling a partition's kernels takes longer."""
-    X, before = np.ascontiguousarray(X, dtype=np.float64), None
-    for turn in range(passes + 1):
-        z = nearest_by_products(X, centers)
-        count = np.bincount(z, minlength=len(centers))
-        centers = centers[count > 0]
-        k = close_gaps(z, count)
-        if turn == passes or (before is not None and np.array_equal(z, before)):
-            break
-        before, centers = z, means(X, weight, z, k, False)[0]
-    return z, centers, squared_error(X, weight, z, centers)
-
-
 class LloydRows:
     """Rows and their weights, for callers that need their nearest centres many times.
 
@@ -144,10 +125,7 @@ class LloydRows:
         if self.plain(k):
             how: Any = {"gain": gain, "ahead": float(ahead)}
             return lloyd_by_columns(self.columns, self.weight, centers, passes, **how)[:3]
-        printed = not (ahead or self.unit or self.rows.sparse)
-        if printed and self.rows.n <= FEW_ROWS:
-            return lloyd_by_products(self.X, self.weight, centers, passes)
-        partition = self._make()
+        partition = Partition(self.rows, self.frame, unit=self.unit)
         centers = follow(partition, centers, passes, max(gain, 0.0), ahead)
         return partition.labels, centers, partition.sse
 
@@ -175,7 +153,6 @@ class LloydRows:
         A row is left out if its upper bound times its weight is at most `most`, and its lower bound
         is at least `ratio` times its upper bound. With a ratio of 0 no row is left out.
         """
-        self._keep(len(centers)).fold()
         partition = self._assign(centers)
 
         def partial(each: tuple[Share, State]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -193,13 +170,11 @@ class LloydRows:
         found = together(partial, partition.shares_and_states())
         return tuple(np.concatenate(part) for part in zip(*found, strict=True))  # type: ignore
 
-    def _make(self) -> Partition:
-        return Partition(self.rows, self.frame, unit=self.unit)
-
     def _keep(self, k: int) -> Partition:
         """The partition of the last call, with its bounds, if it had k centres; else a new one."""
         if self._partition is None or k != self._k:
-            self._partition, self._k = self._make(), k
+            self._partition = Partition(self.rows, self.frame, unit=self.unit, bounds=True)
+            self._k = k
         return self._partition
 
     def _assign(self, centers: np.ndarray) -> Partition:

@@ -10,7 +10,6 @@ import numpy as np
 
 from madbayes._jit import inner, kernel
 from madbayes._partition.lloyd_kernels import lloyd_by_columns
-from madbayes._partition.nearest_plain import close_gaps
 from madbayes._partition.ward import join_cost, merge_below
 from madbayes._rows.distance import sqdist
 from madbayes._rows.row_kernels import read_only, squared_error
@@ -55,6 +54,14 @@ def means(X, w, z, k, unit):
     if unit:
         unit_means(C, W, N)
     return C, W, N
+
+
+def close_gaps(z, N):
+    """Renumber the clusters that have rows; returns their number."""
+    k = np.count_nonzero(N)
+    if np.count_nonzero(N[:k]) < k:
+        z[:] = (N > 0).cumsum()[z] - 1
+    return k
 
 
 @inner

@@ -110,6 +110,6 @@ def assign_direct(X, centers, rows, tally, scratch, penalty):
                 columns[j, a] = X[active[a], j]
         n_near = centers_around(columns, m, exact, near, scratch.reach)
         two_nearest(columns, m, exact, near, n_near, scratch.line, best, second, nearest)
-        for a in range(m):
+        for a in range(m if rows.upper.shape[0] > 0 else 0):
             lower[active[a], 0] = np.sqrt(second[a]) * scale * DOWN
         settle(X, active, nearest, m, centers, rows, tally, penalty)

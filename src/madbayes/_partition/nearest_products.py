@@ -2,10 +2,8 @@
 
 One call assigns the rows of one block, in four steps:
 
-1. *Bounds* (`active_rows.py`). Skip a row if its bounds prove that its centre is still the nearest.
-   A bound is stored as it was computed, with a mark of its pass, and loosened by the distance
-   between the centres' present places and their places in that pass (Newling & Fleuret 2016,
-   "ns-bounds"). This distance is at most the length of the way that the centres went.
+1. *Bounds* (`bounds.py`). Skip a row if its bounds prove that its centre is still the nearest. If
+   its upper bound is too large for that, compute the distance to its centre and try again.
 2. *Products.* Compute float32 products with the centres of those groups that may hold the nearest
    centre (`panels`).
 3. *Certificate.* If the best score is better than the second by more than twice the rounding error,
@@ -13,25 +11,29 @@ One call assigns the rows of one block, in four steps:
 4. *Otherwise* compute a float64 product, and `sqdist` for centres that this product cannot tell
    apart.
 
-So the labels equal those of a plain float64 loop. The score of row x and centre c is ‖c‖²/2 - x·c,
-where both are shifted by `offset` and scaled by a power of two, so that neither data far from the
-origin nor huge or tiny values lose digits.
+So the labels equal those of a plain float64 loop. If there are few centres and columns, bounds
+cost more than they save: `assign_all` compares each row with each centre (steps 2 and 3, and a
+plain loop for the rows that are left).
+
+The score of row x and centre c is ‖c‖²/2 - x·c, where both are shifted by `offset` and scaled by a
+power of two, so that neither data far from the origin nor huge or tiny values lose digits.
 """
 
 from typing import NamedTuple
 
 import numpy as np
 
-from madbayes._jit import inner, kernel
-from madbayes._jit.constants import DOWN, DOWN32
+from madbayes._jit import compiled, inner, kernel
+from madbayes._jit.constants import DOWN, DOWN32, UP, ZERO32
 from madbayes._jit.vectors import BUNCH, compare
-from madbayes._partition.active_rows import EPS32, error_bound, find_active, turn
-from madbayes._partition.bounds import leave, settle, this_pass
+from madbayes._partition.bounds import loosen, reach_of, settle
 from madbayes._rows.distance import sqdist, sqnorm
 
 TILE_ROWS = 256  # rows that stay in a core's own cache while groups of centres pass by
 HARD_ROWS = 32  # rows of one float64 product
-EPS64 = 2.0**-53
+EPS32, EPS64 = 2.0**-24, 2.0**-53
+TINY = 2.0**-148  # float32 has no finer steps than 2**-149
+ROUGH = 2.0**-6  # a float32 distance with a larger relative error is computed again in float64
 
 
 class Scratch(NamedTuple):
@@ -45,9 +47,6 @@ class Scratch(NamedTuple):
     second: np.ndarray  # (tile,) float64: the second smallest score so far
     home: np.ndarray  # (tile,) int64: the group with the smallest score; -1: the row's own centre
     home_next: np.ndarray  # (tile,) float64: the second smallest score of the group `home`
-    lines: np.ndarray  # (tile, t) float32: the lower bounds of rows that may be active
-    limit: np.ndarray  # (tile,) float32: their upper bounds
-    gap: np.ndarray  # (tile,) float32: lower bound on the distance to any other centre
     need: np.ndarray  # (t,) int64: how many rows must be compared with each group
     todo: np.ndarray  # (t, tile + BUNCH) int64: which rows must be compared with each group
     rows32: np.ndarray  # (tile, d) float32: active rows, shifted and scaled
@@ -60,12 +59,94 @@ class Scratch(NamedTuple):
 
 
 @inner
-def multiply(centers, lower, since, scratch):
+def error_bound(d, norm, longest, eps):
+    """A bound on the rounding error of a score (Higham 2002, section 3.1, with a safety margin)."""
+    rounding = eps * ((d + 8.0) * norm * longest + 2.0 * longest * longest + 2.0 * norm * norm)
+    return rounding + (d + 8.0) * TINY * (1.0 + norm + longest) if eps == EPS32 else rounding
+
+
+@compiled(fastmath={"reassoc", "contract"}, no_cpython_wrapper=True, forceinline=True)
+def turn(X, i, offset, scale, out, a, C, c):
+    """Shift and scale row i of X into out[a].
+
+    Returns the squared norm of out[a], and its squared distance to row c of C. The subtraction is
+    done in the type of `offset`: float32 is exact enough for float32 rows.
+    """
+    factor = offset.dtype.type(scale)
+    norm2, own2 = ZERO32, ZERO32
+    for j in range(X.shape[1]):
+        v = np.float32((X[i, j] - offset[j]) * factor)
+        diff = v - C[c, j]
+        out[a, j] = v
+        norm2 += v * v
+        own2 += diff * diff
+    return np.float64(norm2), np.float64(own2)
+
+
+@inner
+def find_active(X, next_row, centers, rows, penalty, scratch, use32):
+    """Step 1 for one tile. Returns the next row to look at, and the number of active rows.
+
+    Active rows are shifted and scaled, and listed for each group that may hold the nearest centre.
+    """
+    labels, lower, weight, far = rows.labels, rows.lower, rows.weight, rows.far
+    exact, scale, longest, group = centers.exact, centers.scale, centers.longest, centers.group
+    active, todo, need = scratch.active, scratch.todo, scratch.need
+    opening, d, t = far.shape[0] > 0, X.shape[1], need.shape[0]
+    reach = np.sqrt(penalty) * scale * DOWN
+    share = (d + 16.0) * EPS32  # relative error of a sum of d squares, at most
+    slack = 4.0 * EPS32 * longest + np.sqrt((d + 8.0) * TINY)
+    for g in range(t):
+        need[g] = 0
+    a = 0
+    while next_row < X.shape[0] and a < active.shape[0]:
+        i = next_row
+        next_row += 1
+        p = np.int64(labels[i])
+        if opening:
+            far[i] = 0
+            reach = reach_of(weight, i, penalty, scale)
+        limit, gap = np.float32(np.inf), ZERO32
+        if p >= 0:
+            limit, gap = loosen(rows, i, p, centers)
+            if limit < gap and limit < reach:
+                continue
+        where = centers.offset, scale, scratch.rows32, a, centers.rounded, max(p, 0)
+        norm2, own2 = turn(X, i, *where)
+        own = np.sqrt(own2)
+        wrong = share * own + slack
+        if p >= 0:
+            if not use32 or wrong > ROUGH * own:
+                own2 = sqdist(X, i, exact, p) * scale * scale
+                own, wrong = np.sqrt(own2), 0.0
+            limit = np.float32((own + wrong) * UP)
+            rows.upper[i] = limit
+            if limit < gap and limit < reach:
+                continue
+        active[a] = i
+        norm = np.sqrt(norm2) * (1.0 + share)
+        error = error_bound(d, norm, longest, EPS32)
+        scratch.best[a], scratch.second[a], scratch.home[a] = np.inf, np.inf, -1
+        scratch.nearest[a] = p
+        for g in range(t):
+            todo[g, need[g]] = a
+            need[g] += lower[i, g] <= limit
+        if p >= 0 and lower[i, group[p]] > limit:  # its own group is not compared
+            scratch.best[a] = 0.5 * (own2 - norm2)
+            error = max(error, wrong * (own + wrong) + share * norm2)
+        scratch.error[a] = error
+        scratch.floor[a] = norm2 - share * norm2 - 2.0 * error
+        a += 1
+    return next_row, a
+
+
+@inner
+def multiply(centers, lower, scratch):
     """Step 2: the two smallest scores of each active row, over the groups that it is compared with.
 
     The smallest score of a group becomes the row's lower bound for this group.
     """
-    start, member, active, now = centers.start, centers.member, scratch.active, this_pass(centers)
+    start, member, active = centers.start, centers.member, scratch.active
     floor, best, second = scratch.floor, scratch.best, scratch.second
     for g in range(scratch.need.shape[0]):
         m, chosen = scratch.need[g], scratch.todo[g]
@@ -87,7 +168,6 @@ def multiply(centers, lower, since, scratch):
                 scratch.home[a], scratch.home_next[a] = g, low2[b]
                 scratch.nearest[a] = member[place[b]]
             lower[active[a], g] = least_distance(floor[a], low)
-            since[active[a], g] = now
 
 
 @inner
@@ -121,32 +201,7 @@ def certify(n_active, lower, scratch):
 
 
 @inner
-def meet_all(X, first, centers, scratch):
-    """Steps 2 and 3 if only labels are needed: compare rows from `first` on with all centres.
-
-    Returns the number of rows, and the number of rows whose nearest centre is not certain.
-    """
-    d, m = X.shape[1], min(X.shape[0] - first, scratch.active.shape[0])
-    chosen, low1, low2 = scratch.todo[0], scratch.low1, scratch.low2
-    for a in range(m):
-        where = centers.offset, centers.scale, scratch.rows32, a, centers.rounded, 0
-        norm = np.sqrt(turn(X, first + a, *where)[0]) * (1.0 + (d + 16.0) * EPS32)
-        scratch.error[a] = error_bound(d, norm, centers.longest, EPS32)
-        scratch.active[a], chosen[a] = first + a, a
-    for b in range(m, m + BUNCH):  # the last bunch is filled up
-        chosen[b] = m - 1
-    n_hard = 0
-    meet(0, centers.packed.shape[0], m, chosen, centers, scratch)
-    for a in range(m):
-        scratch.nearest[a] = centers.member[scratch.place[a]]
-        if not np.float64(low2[a]) - np.float64(low1[a]) > 2.0 * scratch.error[a]:
-            scratch.hard[n_hard] = a
-            n_hard += 1
-    return m, n_hard
-
-
-@inner
-def tell_apart(X, chosen, n_chosen, centers, lower, since, scratch):
+def tell_apart(X, chosen, n_chosen, centers, lower, scratch):
     """Step 4 for up to HARD_ROWS active rows: their nearest centres and all lower bounds."""
     exact, shifted_half, group = centers.exact, centers.shifted_half, centers.group
     offset, scale = centers.offset, centers.scale
@@ -173,8 +228,8 @@ def tell_apart(X, chosen, n_chosen, centers, lower, since, scratch):
                     nearest2 = d2
                     nearest = c
         for g in range(lower.shape[1]):
-            lower[i, g], since[i, g] = np.inf, this_pass(centers)
-        for c in range(exact.shape[0] if lower.shape[1] else 0):
+            lower[i, g] = np.inf
+        for c in range(exact.shape[0]):
             if c != nearest:
                 low = np.sqrt(max(0.0, norm2 + 2.0 * (scores[b, c] - error))) * DOWN
                 lower[i, group[c]] = min(lower[i, group[c]], low)
@@ -182,35 +237,81 @@ def tell_apart(X, chosen, n_chosen, centers, lower, since, scratch):
 
 
 @kernel
-def assign_products(X, centers, rows, marks, tally, scratch, penalty, use32):
+def assign_products(X, centers, rows, tally, scratch, penalty, use32):
     """Assign the rows of one block (steps 1 to 4). X is C-contiguous float32 or float64.
 
-    `use32`: try float32 products first. If the arrays of bounds have length 0, only labels are
-    needed.
+    `use32`: try float32 products first.
     """
-    active, hard, nearest = scratch.active, scratch.hard, scratch.nearest
-    labels_alone = rows.upper.shape[0] == 0
+    active, hard = scratch.active, scratch.hard
     i = np.int64(0)  # with a literal 0, Numba would compile everything twice
     while i < X.shape[0]:
-        if labels_alone:
-            n_active, n_hard = meet_all(X, i, centers, scratch)
-            i += n_active
+        i, n_active = find_active(X, i, centers, rows, penalty, scratch, use32)
+        n_hard = n_active
+        if use32:
+            multiply(centers, rows.lower, scratch)
+            n_hard = certify(n_active, rows.lower, scratch)
         else:
-            i, n_active = find_active(X, i, centers, rows, marks, penalty, scratch, use32)
-            n_hard = n_active
-            if use32:
-                multiply(centers, rows.lower, marks.lower, scratch)
-                n_hard = certify(n_active, rows.lower, scratch)
-            else:
-                for a in range(n_active):
-                    hard[a] = a
+            for a in range(n_active):
+                hard[a] = a
         tally.stats[3] += n_hard
         for b in range(0, n_hard, HARD_ROWS):
             m = min(HARD_ROWS, n_hard - b)
-            tell_apart(X, hard[b:], m, centers, rows.lower, marks.lower, scratch)
-        if labels_alone:
-            for a in range(n_active):
-                rows.labels[active[a]] = nearest[a]
+            tell_apart(X, hard[b:], m, centers, rows.lower, scratch)
+        settle(X, active, scratch.nearest, n_active, centers, rows, tally, penalty)
+
+
+@inner
+def compare_all(X, first, centers, scratch):
+    """Steps 2 and 3 without bounds: compare a tile of rows from `first` on with all centres.
+
+    Returns the number of rows, and the number of rows whose nearest centre is not certain.
+    """
+    d, m = X.shape[1], min(X.shape[0] - first, scratch.active.shape[0])
+    chosen, low1, low2 = scratch.todo[0], scratch.low1, scratch.low2
+    for a in range(m):
+        where = centers.offset, centers.scale, scratch.rows32, a, centers.rounded, 0
+        norm = np.sqrt(turn(X, first + a, *where)[0]) * (1.0 + (d + 16.0) * EPS32)
+        scratch.error[a] = error_bound(d, norm, centers.longest, EPS32)
+        scratch.active[a], chosen[a] = first + a, a
+    for b in range(m, m + BUNCH):  # the last bunch is filled up
+        chosen[b] = m - 1
+    n_hard = 0
+    meet(0, centers.packed.shape[0], m, chosen, centers, scratch)
+    for a in range(m):
+        scratch.nearest[a] = centers.member[scratch.place[a]]
+        if not np.float64(low2[a]) - np.float64(low1[a]) > 2.0 * scratch.error[a]:
+            scratch.hard[n_hard] = a
+            n_hard += 1
+    return m, n_hard
+
+
+@inner
+def nearest_of_all(X, i, exact):
+    """The nearest centre of row i by the distance that decides; the first of equal ones."""
+    nearest, nearest2 = 0, sqdist(X, i, exact, 0)
+    for c in range(1, exact.shape[0]):
+        d2 = sqdist(X, i, exact, c)
+        if d2 < nearest2:
+            nearest, nearest2 = c, d2
+    return nearest
+
+
+@kernel
+def assign_all(X, centers, rows, tally, scratch, labels_only):
+    """Assign the rows of one block without bounds: each row is compared with each centre.
+
+    `labels_only`: neither the sums nor the error are needed.
+    """
+    active, hard, nearest = scratch.active, scratch.hard, scratch.nearest
+    i = np.int64(0)
+    while i < X.shape[0]:
+        m, n_hard = compare_all(X, i, centers, scratch)
+        tally.stats[3] += n_hard
+        for b in range(n_hard):
+            nearest[hard[b]] = nearest_of_all(X, i + hard[b], centers.exact)
+        if labels_only:
+            for a in range(m):
+                rows.labels[i + a] = nearest[a]
         else:
-            leave(active, nearest, n_active, centers, rows, marks)
-            settle(X, active, nearest, n_active, centers, rows, tally, penalty)
+            settle(X, active, nearest, m, centers, rows, tally, np.inf)
+        i += m

@@ -9,6 +9,7 @@ import numpy as np
 
 from madbayes._jit import inner, kernel
 from madbayes._jit.constants import DOWN, UP
+from madbayes._partition.bounds import loosen, reach_of
 from madbayes._partition.nearest_products import EPS64, error_bound
 from madbayes._rows.distance import add, sqdist
 
@@ -76,16 +77,12 @@ def assign_sparse(data, indices, indptr, first, centers, transposed, rows, tally
         limit = np.inf
         if far.shape[0] > 0:
             far[r] = 0
-            if w > 0.0:
-                limit = np.sqrt(penalty / w) * scale * DOWN
+            limit = reach_of(weight, r, penalty, scale)
         # 1. bounds
         p = labels[r]
         own, slack = 0.0, 0.0
         if p >= 0:
-            upper = (uppers[r] + centers.drift[0, p]) * UP
-            low = max(0.0, lower[r, 0] - centers.others[0, p]) * DOWN
-            lower[r, 0] = low
-            low = max(low, centers.separation[p])
+            upper, low = loosen(rows, r, p, centers)
             if not (upper < low and upper < limit):
                 own, slack = sparse_sqdist(data, indices, lo, hi, exact, p, 2.0 * half[p])
                 upper = np.sqrt(own + slack) * scale * UP

@@ -13,28 +13,18 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from madbayes._jit.vectors import LANES
 from madbayes._partition import segment
-from madbayes._partition.bound_history import History
 from madbayes._partition.bounds import Tally
-from madbayes._partition.prepared_centers import bare, make_groups, prepare
+from madbayes._partition.prepared_centers import make_groups, prepare
 from madbayes._partition.seeding import spread_rows
 from madbayes._partition.segment import Pass, Proposals, State
 from madbayes._partition.tallies import Report, merge, room_for
 from madbayes._rows.frame import Frame, check_reach, measure, shift_for
 from madbayes._rows.rows import DIRECT_COLUMNS, Cut, Rows, overlaps, segments
 
-NO_PASSES = np.empty((0, 0, 0))
-# A small problem has at most FEW_ROWS rows and at most SMALL rows × centres × columns: bounds would
-# cost more than they save, so every row is compared with every centre.
-FEW_ROWS = 2**12
-SMALL = 2**24
+# Up to this many centres × columns, comparing a row with all centres costs less than its bounds.
+BOUNDS_PAY = 2**11
 FARTHEST = 1e30  # scaled; if a centre moves farther, float32 bounds are forgotten, not adjusted
-
-
-def is_small(n: int, k: int, d: int, small: int | None = None) -> bool:
-    """Whether to compare each of n rows with each of k centres, without bounds."""
-    return n <= FEW_ROWS and n * k * d <= (SMALL if small is None else small)
 
 
 class View(NamedTuple):
@@ -44,16 +34,14 @@ class View(NamedTuple):
     n_groups: int
     offset: np.ndarray
     scale: float
-    past: np.ndarray
+    past: np.ndarray | None
     separate: bool
-    path: np.ndarray | None
 
 
 def make_pass(centers: np.ndarray, view: View, kernel: str, *rest: Any) -> Pass:
     """A `Pass`, with the centres in the forms that its kernel reads."""
-    ready = bare(centers, view.scale) if kernel == "plain" else prepare(centers, *view)
-    by_columns = kernel in ("plain", "sparse")
-    transposed = np.ascontiguousarray(ready.exact.T) if by_columns else None
+    ready = prepare(centers, *view)
+    transposed = np.ascontiguousarray(ready.exact.T) if kernel == "sparse" else None
     return Pass(ready, transposed, kernel, *rest)
 
 
@@ -62,9 +50,8 @@ class Partition:
 
     `unit` (None: as the rows say): rows and centres have length 1, as in spherical k-means for the
     cosine metric. `once`: the caller assigns to one set of centres only, and reads labels and
-    errors only. `errors=False`: the caller reads labels only, and `sse` may be wrong. `small`
-    (None: SMALL): up to this many rows × centres × columns, every row is compared with every
-    centre.
+    errors only. `errors=False`: the caller reads labels only, and `sse` may be wrong. `bounds`:
+    the caller reads `squared_bounds`, so bounds are kept even if they cost more than they save.
     """
 
     def __init__(
@@ -75,7 +62,7 @@ class Partition:
         unit: bool | None = None,
         once: bool = False,
         errors: bool = True,
-        small: int | None = None,
+        bounds: bool = False,
     ) -> None:
         self.rows, self.executor = rows, rows.executor
         self.unit = rows.unit if unit is None else unit
@@ -83,10 +70,9 @@ class Partition:
         self.scale = self.frame.scale
         self.sse = 0.0  # Σ w d² to the centres of the last `assign` or `means`
         self._sse_peak = 0.0  # the largest `sse` since it was last measured from the rows
-        self._once, self._errors, self._small = once, errors, small
+        self._once, self._errors, self._keeps_bounds = once, errors, bounds
         self._shift = shift_for(rows.dtype, self.frame)
-        self._bounds_for: np.ndarray | None = None  # the centres that the bounds refer to …
-        self._history = History(single=self.executor.remote)  # … and those of earlier passes
+        self._bounds_for: np.ndarray | None = None  # the centres that the bounds refer to
         self._group = np.empty(0, dtype=np.int32)
         self._n_groups = 0
         self._use32 = True
@@ -115,76 +101,68 @@ class Partition:
 
         With a penalty, `far_rows` then gives the rows whose weight * squared distance exceeds it.
         """
-        n = self.rows.n
-        rows = rows or (0, n)
+        everything = (0, self.rows.n)
+        rows = rows or everything
         self._make_room(len(centers))
         check_reach(centers, self.frame, self.rows.d)
-        fresh = self._bounds_for is None or self._bounds_for.shape != centers.shape
-        fresh = fresh or not self._errors
-        if not fresh:  # float32 bounds cannot be adjusted for a centre that moved extremely far
-            fresh = bool(np.abs(centers - self._bounds_for).max() * self.scale > FARTHEST)
-        kernel = self._kernel(len(centers))
+        kernel, bounded = self._kernel(centers, penalty)
+        exact = np.ascontiguousarray(centers, dtype=np.float64)
+        fresh = not bounded or not self._bounds_hold(exact, whole=rows == everything)
         if fresh:
-            self._make_groups(centers, kernel)
-        stats = self._assign_shares(centers, penalty, rows, fresh, kernel)
-        if not fresh or rows == (0, n):
-            self._bounds_for = np.ascontiguousarray(centers, dtype=np.float64)
+            self._make_groups(exact, kernel if bounded else "")
+        view = View(
+            *(self._group, self._n_groups, self._shift, self.scale),
+            *(
+                None if fresh else self._bounds_for,
+                bounded and 4 * len(centers) ** 2 <= self.rows.n,
+            ),
+        )
+        how = self.executor.once(
+            *(make_pass, exact, view, kernel, penalty, rows, fresh),
+            *(bounded, self._n_groups, self._errors, self._use32),
+        )
+        stats = self._change(segment.assign, self._touched(*rows), how)
+        self._bounds_for = exact if bounded and (not fresh or rows == everything) else None
         self._add_sse(stats[0])
         # If float32 products leave the nearest centre of many rows open, do not try them again.
         self._use32 = self._use32 and stats[3] <= 0.3 * (rows[1] - rows[0])
         return int(stats[1])
 
-    def _kernel(self, k: int) -> str:
+    def _kernel(self, centers: np.ndarray, penalty: float | None) -> tuple[str, bool]:
+        """The kernel of a pass, and whether it uses bounds.
+
+        `offer` reads bounds after a pass with a penalty.
+        """
         if self.rows.sparse:
-            return "sparse"
-        if is_small(self.rows.n, k, self.rows.d, self._small):
-            return "plain"
-        return "direct" if self.rows.d <= DIRECT_COLUMNS else "products"
+            return "sparse", True
+        kernel = "direct" if self.rows.d <= DIRECT_COLUMNS else "products"
+        if self._once or not self._errors:
+            return kernel, False
+        needed = self._keeps_bounds or penalty is not None or not self._use32
+        return kernel, needed or centers.size > BOUNDS_PAY
+
+    def _bounds_hold(self, centers: np.ndarray, whole: bool) -> bool:
+        """Whether the bounds of all rows can be adjusted to these centres.
+
+        float32 bounds cannot be adjusted for a centre that moved extremely far. A pass over a part
+        of the rows adjusts only their bounds, so it needs the same centres as before.
+        """
+        before = self._bounds_for
+        if before is None or before.shape != centers.shape:
+            return False
+        step = float(np.abs(centers - before).max())
+        return step == 0.0 or (whole and step * self.scale <= FARTHEST)
 
     def _make_groups(self, centers: np.ndarray, kernel: str) -> None:
         """Divide the centres into groups. A row has one lower bound for each group."""
         k = len(centers)
         if self._group.shape[0] != k:
-            if kernel != "products" or self._once:
+            if kernel != "products":
                 self._group, self._n_groups = np.zeros(k, dtype=np.int32), 1
             else:
-                self._group, t = make_groups((centers - self.frame.offset) * self.scale)
-                self._n_groups = LANES * -(-t // LANES)  # the last groups are empty
-
-    def _assign_shares(
-        self, centers: np.ndarray, penalty: float | None, rows: Cut, fresh: bool, kernel: str
-    ) -> np.ndarray:
-        """Assign the rows of all shares; return the sum of the segments' statistics (`Tally`)."""
-        n, k, history = self.rows.n, len(centers), self._history
-        marks = kernel == "products" and self._errors
-        fold = fresh or not marks or history.full
-        past = history.known() if marks and not fresh else NO_PASSES
-        if self._bounds_for is not None and not fresh and len(past) == 0:
-            past = self._bounds_for[None] * self.scale
-        now = np.ascontiguousarray(centers, dtype=np.float64) * self.scale
-        # Old bounds of rows outside the range would be mistaken for bounds to the new centres.
-        partial = fold and marks and not fresh and rows != (0, n)
-        forget = partial and not (len(past) == 1 and np.array_equal(past[0], now))
-        separate = not self._once and k * k * 4 <= n
-        path = None if fold else history.path
-        groups = self._group, self._n_groups
-        view = View(*groups, self._shift, self.scale, past, separate, path)
-        told = fresh and (marks or kernel != "products"), forget, self._n_groups
-        keeps = not self.executor.remote
-        how = self.executor.once(
-            *(make_pass, centers, view, kernel, penalty, rows, *told),
-            *(marks, keeps, self._errors, self._use32),
-        )
-        touched = list(range(len(self._states))) if forget else self._touched(*rows)
-        stats = self._change(segment.assign, touched, how)
-        if marks:
-            if keeps:
-                history.path = how.centers.path
-            if fold:
-                history.restart(n, now)
-            else:
-                history.add(now)
-        return stats
+                self._group, self._n_groups = make_groups(
+                    (centers - self.frame.offset) * self.scale
+                )
 
     def _touched(self, first: int, last: int) -> list[int]:
         return [s for s, (a, b) in enumerate(self._cut.spans) if a < last and first < b]
@@ -242,17 +220,12 @@ class Partition:
     def _all_assigned(self) -> bool:
         return min(self.executor.ask(segment.lowest_label, self._states)) >= 0
 
-    def fold(self) -> None:
-        """Force the next `assign` to refresh every bound, so that `squared_bounds` costs little."""
-        self._history.close()
-
     def squared_bounds(self, state: State) -> tuple[np.ndarray, np.ndarray]:
         """For each row, an upper bound on the squared distance to its own centre, and a lower bound
         on the squared distance to any other centre."""
-        upper, lower = segment.bounds_of(state, self._group, self._history.known())
-        lower = np.ascontiguousarray(lower.T).min(axis=0)  # ten times as fast as by rows
+        lower = np.ascontiguousarray(state.lower.T).min(axis=0)  # ten times as fast as by rows
         lower = lower.astype(np.float64) / self.scale
-        return (upper.astype(np.float64) / self.scale) ** 2, lower**2
+        return (state.upper.astype(np.float64) / self.scale) ** 2, lower**2
 
     def shares_and_states(self) -> list[tuple[Any, Any]]:
         return list(zip(self._shares, self._states, strict=True))
@@ -384,7 +357,6 @@ class Partition:
         if self._bounds_for is not None:
             self._bounds_for = self._bounds_for[keep]
             self._group = self._group[keep]
-            self._history.keep(keep)
 
     # Openings (KJ Algorithm 1)
 
@@ -433,10 +405,9 @@ class Partition:
 
     def state(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, list[Tally]]:
         """Labels, upper bounds, lower bounds and sums, for a checkpoint."""
-        states, past = self.executor.fetch(self._states), self._history.known()
-        bounds = [segment.bounds_of(state, self._group, past) for state in states]
-        upper, lower = (np.concatenate(column) for column in zip(*bounds, strict=True))
-        labels = np.concatenate([state.labels for state in states])
+        states = self.executor.fetch(self._states)
+        parts = zip(*((s.labels, s.upper, s.lower) for s in states), strict=True)
+        labels, upper, lower = map(np.concatenate, parts)
         tallies = [room_for(state.tallies, self._k) for state in states]
         return labels, upper, lower, [tally for share in tallies for tally in share]
 
@@ -450,7 +421,7 @@ class Partition:
         for (a, b), number in zip(self._cut.spans, self._cut.sizes(), strict=True):
             mine, left = left[:number], left[number:]
             parts = labels[a:b], upper[a:b], lower[a:b]
-            states.append(State(*parts, segment.NO_FLAGS, segment.NO_MARKS, mine))
+            states.append(State(*parts, segment.NO_FLAGS, mine))
         self._states = self.executor.map(State.copy, states)
 
 

@@ -7,10 +7,8 @@ from madbayes._jit.vectors import BUNCH, PANEL
 from madbayes._partition.bounds import Centers
 from madbayes._partition.nearest_direct import DIRECT_TILE, DirectScratch
 from madbayes._partition.nearest_products import HARD_ROWS, TILE_ROWS, Scratch
-from madbayes._rows.row_kernels import SMALL_ARRAY, read_only, row_errors
 
 FEW_GROUPS = 8  # one float32 a row for each; more if that is a quarter of what a row takes
-NOTHING = Centers._make([np.empty(0)] * len(Centers._fields))
 
 
 def make_groups(shifted: np.ndarray) -> tuple[np.ndarray, int]:
@@ -44,21 +42,19 @@ def prepare(
     t: int,
     offset: np.ndarray,
     scale: float,
-    past: np.ndarray,
+    past: np.ndarray | None,
     separate: bool,
-    path: np.ndarray | None = None,
 ) -> Centers:
     """Shift, scale, pack and measure the centres `exact`.
 
-    `past` (e, k, d) are the scaled centres of the passes in which bounds were computed. `separate`:
-    compute the distances between the centres. `path`: see `Centers`; without it the pass replaces
-    all bounds by bounds for its own centres.
+    `past` are the centres that the bounds refer to (None: there are no bounds). `separate`:
+    compute the distances between the centres.
     """
     exact = np.ascontiguousarray(exact, dtype=np.float64)
     k, d = exact.shape
     shifted = (exact - offset) * scale
     norm2 = np.einsum("ij,ij->i", shifted, shifted)
-    drift = distances_between(past, exact * scale) if len(past) else np.zeros((1, k))
+    drift = np.zeros(k) if past is None else np.linalg.norm((exact - past) * scale, axis=1)
     start, place = places(group, t)
     packed = np.zeros((start[-1] * PANEL, d), dtype=np.float32)
     packed_half = np.full(start[-1] * PANEL, np.inf, dtype=np.float32)
@@ -67,9 +63,6 @@ def prepare(
     member = np.full(start[-1] * PANEL, -1, dtype=np.int32)
     member[place] = np.arange(k)
     largest, others = largest_drifts(drift, group, t)
-    gone = np.zeros(k)
-    if path is not None:
-        gone = path + drift[-1] + largest_drifts(drift[-1:], np.zeros(k, np.int32), 1)[1][0]
     return Centers(
         exact=exact,
         packed=np.ascontiguousarray(packed.reshape(-1, PANEL, d).transpose(0, 2, 1)),
@@ -86,8 +79,6 @@ def prepare(
         drift=rounded_up(drift),
         others=rounded_up(others),
         drifts=rounded_up(largest),
-        path=rounded_up(gone),
-        fold=path is None,
         separation=(half_separation(shifted, norm2) if separate and k > 1 else np.zeros(k)).astype(
             np.float32
         ),
@@ -105,41 +96,23 @@ def places(group: np.ndarray, t: int) -> tuple[np.ndarray, np.ndarray]:
     return start, place
 
 
-def distances_between(past: np.ndarray, exact: np.ndarray) -> np.ndarray:
-    """The distance of each centre from its place in each earlier pass, of shape (e, k)."""
-    if past.size <= SMALL_ARRAY:
-        return np.asarray(np.sqrt(((past - exact) ** 2).sum(axis=2)))
-    e, k, d = past.shape
-    found = np.empty(e * k)
-    row_errors(read_only(past.reshape(-1, d)), np.tile(np.arange(k), e), exact, found)
-    return np.sqrt(found, out=found).reshape(e, k)
-
-
 def largest_drifts(drift: np.ndarray, group: np.ndarray, t: int) -> tuple[np.ndarray, np.ndarray]:
-    """The largest drift in each group, of shape (e, t); and for each centre the largest drift of
-    the other centres in its group, of shape (e, k)."""
-    size = np.bincount(group, minlength=t)
-    order = np.argsort(group, kind="stable")
-    place = np.empty(group.size, dtype=np.int64)
-    place[order] = np.arange(group.size) - (np.cumsum(size) - size)[group[order]]
-    drifts = np.zeros((len(drift), t, max(2, size.max())))
-    drifts[:, group, place] = drift
-    drifts.partition(-2, axis=2)
-    second, largest = drifts[:, :, -2], drifts[:, :, -1]
-    mine = largest[:, group]
-    return largest, np.where(drift == mine, second[:, group], mine)
+    """The largest drift in each group; and for each centre the largest drift of the other centres
+    in its group."""
+    largest, second = np.zeros(t), np.zeros(t)
+    order = np.argsort(drift, kind="stable")
+    last = np.full(t, -1)
+    last[group[order]] = order  # of equal indices, numpy keeps the last value
+    largest[group] = drift[last[group]]
+    rest = order[last[group[order]] != order]
+    second[group[rest]] = drift[rest]
+    return largest, np.where(last[group] == np.arange(len(drift)), second[group], largest[group])
 
 
 def rounded_up(x: np.ndarray) -> np.ndarray:
     return np.nextafter(
         x.astype(np.float32), np.float32(np.inf), where=x > 0, out=np.zeros(x.shape, np.float32)
     )
-
-
-def bare(exact: np.ndarray, scale: float) -> Centers:
-    """`Centers` with `exact` and `scale` only, for kernels that compute all distances."""
-    exact = np.ascontiguousarray(exact, dtype=np.float64)
-    return NOTHING._replace(exact=exact, scale=float(scale))
 
 
 def half_separation(shifted: np.ndarray, norm2: np.ndarray) -> np.ndarray:
@@ -162,9 +135,6 @@ def make_scratch(k: int, d: int, t: int) -> Scratch:
         second=np.empty(tile),
         home=np.empty(tile, np.int64),
         home_next=np.empty(tile),
-        lines=np.empty((tile, t), np.float32),
-        limit=np.empty(tile, np.float32),
-        gap=np.empty(tile, np.float32),
         need=np.empty(t, np.int64),
         todo=np.empty((t, room), np.int64),
         rows32=np.empty((tile, d), np.float32),

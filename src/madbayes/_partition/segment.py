@@ -9,11 +9,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from madbayes._partition.bound_history import bounds_now, make_marks
-from madbayes._partition.bounds import Centers, Marks, RowState, Tally
+from madbayes._partition.bounds import Centers, RowState, Tally
 from madbayes._partition.nearest_direct import assign_direct
-from madbayes._partition.nearest_plain import assign_plain
-from madbayes._partition.nearest_products import assign_products
+from madbayes._partition.nearest_products import assign_all, assign_products
 from madbayes._partition.nearest_sparse import assign_sparse
 from madbayes._partition.prepared_centers import make_direct_scratch, make_scratch
 from madbayes._partition.seeding import squared_distances
@@ -30,8 +28,7 @@ from madbayes._rows.rows import Cut, Share
 from madbayes._rows.threads import working_memory
 
 NO_FLAGS = np.empty(0, dtype=np.uint8)
-NO_BOUNDS = {"upper": np.empty(0, np.float32), "lower": np.empty((0, 0), np.float32)}
-NO_MARKS = make_marks(0, 0)
+NO_BOUNDS = np.empty(0, np.float32), np.empty((0, 0), np.float32)
 
 
 class State(NamedTuple):
@@ -41,30 +38,26 @@ class State(NamedTuple):
     upper: np.ndarray  # float32: see `RowState`
     lower: np.ndarray  # (rows, groups) float32
     far: np.ndarray  # uint8: set where weight * squared distance > penalty; or length 0
-    marks: Marks  # the pass in which each bound was computed, if bounds of several passes are kept
     tallies: list[Tally]  # one for each segment
 
     def copy(self) -> "State":
         """A copy that a function may write into."""
-        marks = Marks(*(mark.copy() for mark in self.marks))
         tallies = [Tally(*(part.copy() for part in tally)) for tally in self.tallies]
         labels, upper, lower, far = (part.copy() for part in self[:4])
-        return State(labels, upper, lower, far, marks, tallies)
+        return State(labels, upper, lower, far, tallies)
 
 
 class Pass(NamedTuple):
     """The arguments of one pass over the rows, equal for all shares."""
 
     centers: Centers
-    transposed: np.ndarray | None  # the centres, transposed
-    kernel: str  # "plain", "direct", "products" or "sparse"
+    transposed: np.ndarray | None  # the centres, transposed, for sparse rows
+    kernel: str  # "direct", "products" or "sparse"
     penalty: float | None
     rows: Cut  # the range of rows of the table that the pass assigns
-    fresh: bool  # the bounds of these rows must be forgotten first …
-    forget: bool  # … or the bounds of all rows
+    fresh: bool  # the bounds of these rows must be forgotten first
+    bounded: bool  # bounds are used; without them each row is compared with each centre
     n_groups: int
-    marks: bool  # each bound has a mark with the number of its pass …
-    keeps: bool  # … and the marks are kept for the next pass
     errors: bool  # False: only labels are needed
     use32: bool
 
@@ -93,7 +86,7 @@ def first_state(share: Share, columns: int) -> State:
     m = share.last - share.first
     labels, upper = np.full(m, -1, np.int32), np.empty(m, np.float32)
     tallies = [empty_tally(0, columns) for _ in share.cuts]
-    return State(labels, upper, np.empty((m, 0), np.float32), NO_FLAGS, NO_MARKS, tallies)
+    return State(labels, upper, np.empty((m, 0), np.float32), NO_FLAGS, tallies)
 
 
 # Passes
@@ -103,14 +96,10 @@ def assign(share: Share, state: State, how: Pass) -> State:
     """Assign those rows of the share that lie in the range of the pass."""
     m, t = len(state.labels), how.n_groups
     state = state._replace(tallies=room_for(state.tallies, len(how.centers.exact)))
-    if state.lower.shape[1] != t:
+    if how.bounded and state.lower.shape[1] != t:
         state = state._replace(lower=np.empty((m, t), np.float32))
     if how.penalty is not None and state.far.shape[0] == 0:
         state = state._replace(far=np.zeros(m, np.uint8))
-    if how.marks and state.marks.lower.shape != (m, t):
-        state = state._replace(marks=make_marks(m, t))
-    if how.forget:
-        forget(state, slice(None))
     first, last = (row - share.start for row in how.rows)
     for (a, b), tally in zip(share.cuts, state.tallies, strict=True):
         a, b = max(a, first), min(b, last)
@@ -119,46 +108,42 @@ def assign(share: Share, state: State, how: Pass) -> State:
             if how.fresh:
                 forget(state, slice(a - share.first, b - share.first))
             assign_rows(share, (a, b), state, tally, how)
-    return state if how.keeps else state._replace(marks=NO_MARKS)
+    return state
 
 
 def forget(state: State, rows: slice) -> None:
     """Reset the bounds of these rows to values that are always true."""
     state.upper[rows], state.lower[rows] = np.inf, 0.0
-    for mark in state.marks:
-        mark[rows] = 0
 
 
 def assign_rows(share: Share, cut: Cut, state: State, tally: Tally, how: Pass) -> None:
     """Run the kernel of the pass, block by block."""
     view, limit = how.centers, np.inf if how.penalty is None else how.penalty
-    flags = how.penalty is not None
     (k, d), t = view.exact.shape, how.n_groups
     if how.kernel == "sparse":
         X, here = share.rows.X, slice(cut[0] - share.first, cut[1] - share.first)
-        rows = row_state(state, here, share.rows.weight[slice(*cut)], flags)
+        rows = row_state(state, here, share.rows.weight[slice(*cut)], how)
         args = cut[0], view, how.transposed, rows, tally, limit
         assign_sparse(X.data, X.indices, X.indptr, *args)
         return
     for here, block, weight in share.blocks(cut):
-        rows = row_state(state, here, weight, flags)
-        if how.kernel == "plain":
-            line = working_memory(np.empty, k)
-            assign_plain(block, view.exact, how.transposed, line, view.scale, rows, tally, limit)
-        elif how.kernel == "direct":
+        rows = row_state(state, here, weight, how)
+        if how.kernel == "direct":
             scratch = working_memory(make_direct_scratch, k, d)
             assign_direct(block, view, rows, tally, scratch, limit)
+            continue
+        scratch = working_memory(make_scratch, k, d, t)
+        if how.bounded:
+            assign_products(block, view, rows, tally, scratch, limit, how.use32)
         else:
-            rows = rows if how.errors else rows._replace(**NO_BOUNDS)
-            marks = Marks(*(mark[here] for mark in state.marks))
-            scratch = working_memory(make_scratch, k, d, t)
-            assign_products(block, view, rows, marks, tally, scratch, limit, how.use32)
+            assign_all(block, view, rows, tally, scratch, not how.errors)
 
 
-def row_state(state: State, here: slice, weight: np.ndarray, flags: bool) -> RowState:
+def row_state(state: State, here: slice, weight: np.ndarray, how: Pass) -> RowState:
     """The part of the state that belongs to one block, in the form that kernels read."""
-    far = state.far[here] if flags else NO_FLAGS
-    return RowState(state.labels[here], state.upper[here], state.lower[here], weight, far)
+    far = state.far[here] if how.penalty is not None else NO_FLAGS
+    upper, lower = (state.upper[here], state.lower[here]) if how.bounded else NO_BOUNDS
+    return RowState(state.labels[here], upper, lower, weight, far)
 
 
 def offer(share: Share, state: State, openings: Openings, last: int) -> State:
@@ -169,7 +154,8 @@ def offer(share: Share, state: State, openings: Openings, last: int) -> State:
         tally.stats[:] = 0.0
         a, b = max(a, int(opened_at[0]) - share.start), min(b, last - share.start)
         for here, block, weight in share.blocks((a, b)) if a < b else ():
-            rows = row_state(state, here, weight, False)
+            labels, upper, lower = (part[here] for part in state[:3])
+            rows = RowState(labels, upper, lower, weight, NO_FLAGS)
             at = share.start + share.first + here.start, new, opened_at
             offer_rows(block, *at, half_gap, exact, scale, len(exact), rows, tally)
     return state
@@ -223,13 +209,7 @@ def join_states(share: Share, parts: list[tuple[State, int, int]]) -> State:
         pieces = [[*piece[:3], NO_FLAGS] for piece in pieces]
     labels, upper, lower, far = (np.concatenate(column) for column in zip(*pieces, strict=True))
     columns = parts[0][0].tallies[0].sums.shape[1]
-    marks = Marks(
-        *(
-            np.concatenate(column)
-            for column in zip(*([m[a:b] for m in s.marks] for s, a, b in parts), strict=True)
-        )
-    )
-    return State(labels, upper, lower, far, marks, [empty_tally(0, columns) for _ in share.cuts])
+    return State(labels, upper, lower, far, [empty_tally(0, columns) for _ in share.cuts])
 
 
 # Functions that only read a state
@@ -254,16 +234,6 @@ def stats_of(state: State) -> np.ndarray:
 
 def lowest_label(state: State) -> int:
     return int(state.labels.min(initial=0))
-
-
-def bounds_of(state: State, group: np.ndarray, past: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Upper and lower bounds for the centres of the last pass.
-
-    `past` holds the centres of the passes in which the stored bounds were computed.
-    """
-    if len(past) < 2:
-        return state.upper, state.lower
-    return bounds_now(state.upper, state.lower, state.marks, state.labels, group, past)
 
 
 def error_of(share: Share, labels: np.ndarray, centers: np.ndarray) -> list[float]:

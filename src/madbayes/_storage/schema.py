@@ -24,7 +24,6 @@ from scipy.spatial import cKDTree
 from sklearn.base import BaseEstimator
 from sklearn.metrics.pairwise import PAIRWISE_KERNEL_FUNCTIONS
 
-from madbayes._jit.constants import LANES
 from madbayes._partition.novelty import SHARES
 from madbayes._storage.registry import ESTIMATORS
 from madbayes._storage.values import (
@@ -548,8 +547,7 @@ def check_state(estimator: str, shape: tuple[int, int], state: Any) -> None:
     Named(CHECKPOINT[estimator]).check(state, "its state", sizes)
     now = state["partition"]
     group, bounds = now["group"], now["bounds_for"]
-    lanes = now["n_groups"] < 2 or now["n_groups"] % LANES == 0
-    if not lanes or (group.size and group.max() >= now["n_groups"]):
+    if group.size and group.max() >= now["n_groups"]:
         raise Unfit("its groups of centres do not fit together")
     if bounds is not None and (len(group) != len(bounds) or sizes["t"] != now["n_groups"]):
         raise Unfit("its bounds do not fit the centres")

@@ -11,7 +11,7 @@ import numpy as np
 
 from madbayes._jit import inner, kernel
 from madbayes._jit.vectors import BUNCH, compare
-from madbayes._partition.active_rows import EPS32, error_bound
+from madbayes._partition.nearest_products import EPS32, error_bound
 from madbayes.features.row_kernels import dot, residual
 
 TILE = 64  # rows

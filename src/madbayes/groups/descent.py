@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from madbayes._partition.moves import PLACES, SWEEPS, TOL, means
-from madbayes._partition.nearest_plain import close_gaps, find_nearest
+from madbayes._partition.lloyd import nearest as nearest_centers
+from madbayes._partition.moves import PLACES, SWEEPS, TOL, close_gaps, means
 from madbayes._rows.threads import patient, together
 from madbayes.groups import group_kernels as hdp_groups
 from madbayes.groups import hdp_kernels as hdp
@@ -54,12 +54,12 @@ def nearest(problem: Problem, centers: np.ndarray) -> tuple[np.ndarray, int]:
     """The nearest centre of each row, numbered without gaps, and how many have rows."""
     z = np.empty(len(problem.X), np.int64)
 
-    def find(start: np.ndarray) -> np.ndarray:
-        here, N = slice(start[0], start[-1]), np.zeros(len(centers), np.int64)
-        find_nearest(problem.X[here], centers, z[here], N)
-        return N
+    def find(start: np.ndarray) -> None:
+        here = slice(start[0], start[-1])
+        z[here] = nearest_centers(problem.X[here], centers)
 
-    return z, close_gaps(z, np.sum(together(find, problem.shares()), axis=0))
+    together(find, problem.shares())
+    return z, close_gaps(z, np.bincount(z, minlength=len(centers)))
 
 
 def settle(problem: Problem, z: np.ndarray, k: int) -> int:

@@ -6,12 +6,12 @@ import numpy as np
 
 from madbayes._partition import moves
 from madbayes._partition.lloyd_kernels import pairs_of
-from madbayes._partition.partition import is_small
 from madbayes._search.division import Division
 
 MOST_COLUMNS = 128  # up to this many columns, a scatter matrix costs less than trying the splits
 SURE = 1e-6  # relative error of the eigenvalues of a scatter matrix by rounding: less than this
 ROUNDING = 1e-9  # relative error of a squared distance by rounding: less than this
+FEW_ROWS = 2**12  # up to this many rows, all distances to the centres are computed
 ROWS_AT_ONCE = 1024  # rows whose products are added up in float32
 
 
@@ -71,7 +71,7 @@ def rows_to_watch(space: Any, now: Division, N: np.ndarray) -> np.ndarray:
     cluster.
     """
     w, price, room = space.w, space.price, now.k < space.price.cap
-    if is_small(space.n, *now.centers.shape):
+    if space.n <= FEW_ROWS and space.rows.plain(now.k):
         D, rows = pairs_of(space.rows.columns, now.centers), np.arange(space.n)
         own = D[rows, now.labels] * (1 + ROUNDING)
         D[rows, now.labels] = np.inf
