@@ -76,7 +76,7 @@ fuzz: $(VENV)/.installed-test
 # Compiled code cannot be traced, so every kernel runs as plain Python on the small problems of the
 # tests that compare it with its reference.
 KERNEL_TESTS ?= tests/kmeans/test_kmeans.py tests/kmeans/test_dp_means.py \
-  tests/kmeans/test_collapsed_dp_means.py tests/test_hard_hdp.py tests/features tests/test_graph.py \
+  tests/kmeans/test_collapsed_dp_means.py tests/groups tests/features tests/test_graph.py \
   tests/medoids
 
 coverage: $(VENV)/.installed-test

@@ -25,8 +25,7 @@ from madbayes._partition.prepared_centers import FEW_GROUPS, make_groups, make_s
 from madbayes._partition.ward import merge_below, ward_tree
 from madbayes._rows.rows import Rows, cells_of, quantiles
 from madbayes._rows.threads import QUICK, patient, workers
-from madbayes.groups import group_kernels as hdp_groups
-from madbayes.groups import move_kernels as hdp_moves
+from madbayes.groups import hdp_kernels
 from madbayes.kmeans.collapsed_kernels import pass_over_rows
 
 
@@ -174,11 +173,10 @@ def test_kernels_leave_when_they_are_told_to():
     assert ward_tree(X, w, False, stop)[0].size == 0
     assert merge_below(X, w, 1.0, 60, False, stop)[1] == 1
     rows, places, cost = np.arange(60), np.zeros((60, 4), np.int64), np.empty(480)
-    assert hdp_moves.move_rows(X, w, start, z, rows, places, C, W, N, 1.0, 1.0, stop) == 0
-    assert hdp_moves.move_local(X, w, start, z, C, W, N, 1.0, 1.0, stop) == 0
-    hdp_groups.settle_groups(X, w, start, z, np.ascontiguousarray(C.T), 1.0, cost, stop)
+    assert hdp_kernels.move_rows(X, w, start, z, rows, places, C, W, N, 1.0, 1.0, stop) == 0
+    hdp_kernels.settle_groups(X, w, start, z, np.ascontiguousarray(C.T), 1.0, cost, stop)
     CT = np.ascontiguousarray(C[:-1].T)
-    found = hdp_groups.find_frontier(
+    found = hdp_kernels.find_frontier(
         X, w, start, z, CT, W, N, 1.0, 1.0, np.empty(60, int), places, stop
     )
     assert found == 0

@@ -1,7 +1,7 @@
 """Hard HDP: clusters shared by many data sets (KJ section 4, Algorithm 2, Eq. 2).
 
 This file is the printed algorithm; `hard_hdp.py` has the estimator. The default algorithm is the
-search (`_search/driver.py`) over `grouped_space`.
+search (`_search/driver.py`) over `space.GroupedSpace`.
 
 Objective: F = Σ_n w_n ‖x_n - μ_{z_n}‖² + λ_l Σ_j k_j + λ_g g (KJ Eq. 2, with weights), with z_n the
 global cluster of row n, k_j the number of clusters that group j uses, g the number in all.
@@ -23,30 +23,20 @@ group that point to the same global one become one. Read literally they are kept
 and F can rise. The order of step 5, which is not printed, is by group and then by global cluster.
 """
 
-from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from madbayes._partition.moves import add_rows
-from madbayes._rows.executor import HERE, Executor
+from madbayes._rows.executor import Executor
+from madbayes._rows.row_kernels import read_only
 from madbayes._rows.speculation import in_turn
-from madbayes.groups import hdp_kernels as hdp
-from madbayes.groups.grouped_rows import Grouped
+from madbayes._search.division import without_gaps
+from madbayes.groups.grouped_rows import Grouped, local_clusters, starts
+from madbayes.groups.hdp_kernels import add_errors, assign_rows
 
-
-@dataclass(frozen=True)
-class SharedClustering:
-    """Global labels of the grouped rows, and how they were found."""
-
-    labels: Any  # for each share, where there are several
-    history: list[float]
-    n_iter: int
-    converged: bool
-
-    @property
-    def k(self) -> int:
-        return int(self.labels.max()) + 1
+ROOM = 64  # centres that can be opened before their array grows, beside as many as there are
 
 
 def objective(
@@ -61,64 +51,55 @@ def objective(
     return error + local * n_local + glob * len(clusters)
 
 
-class GroupShare(NamedTuple):
-    """The rows of some whole groups, shifted to the mean of all rows."""
+@dataclass(frozen=True)
+class SharedClustering:
+    """Global labels of the grouped rows, and how they were found."""
 
-    X: np.ndarray
-    w: np.ndarray
-    start: np.ndarray  # group j of the share is rows start[j] to start[j + 1]
-    first: int  # the number of its first group
+    labels: Any  # in the order of the groups; one item for each share
+    history: list[float]
+    n_iter: int
+    converged: bool
 
 
 class GroupedLabels:
-    """The grouped rows and their labels, under way: steps 4 to 6.
+    """The labels of grouped rows, and steps 4 to 6 that change them.
 
-    Groups lie in shares, and the executor of the shares maps functions over them. In this process
-    all groups are one share; on Dask workers step 4, which is serial, is tried on several shares at
-    a time (`_rows.speculation`), and sums of step 6 pass from share to share in the order of the
-    rows.
+    The groups lie in shares, and an executor maps functions over the shares. In this process all
+    groups are one share. On Dask workers step 4, which is serial, is tried on several shares at a
+    time (`_rows.speculation`), and the sums of step 6 pass from share to share in the order of the
+    rows. So the result has the same bits everywhere.
     """
 
-    def __init__(self, shares: list[Any], labels: list[Any], d: int, executor: Executor) -> None:
-        self.shares, self.z, self.d, self.executor = shares, labels, d, executor
-        self._before = labels
-        self._k, self._opens = 1, True  # step 4 opened clusters when it ran last
-
-    def remember(self) -> None:
-        self._before = list(self.z)
-
-    def unchanged(self) -> bool:
-        """Whether all labels are those that were remembered."""
-        return all(self.executor.ask(np.array_equal, self.z, self._before))
+    def __init__(self, shares: list[Any], sizes: list[int], d: int, executor: Executor) -> None:
+        self.shares, self.d, self.executor = shares, d, executor
+        self.z: list[Any] = [np.zeros(size, np.int64) for size in sizes]
+        self._k, self._opened = 1, True  # the number of clusters; whether step 4 opened some
 
     def assign_rows(self, centers: np.ndarray, local: float, glob: float) -> np.ndarray:
-        """4. Returns all centres."""
-        args = self.shares, self.z, centers, (local, glob), self._opens
-        self.z, found, _ = in_turn(self.executor, assign_or_open, *args)
-        self._k, self._opens = len(found), len(found) > len(centers)
+        """4. Returns all centres, the new ones last."""
+        args = self.shares, self.z, centers, (local, glob), self._opened
+        self.z, found, _ = in_turn(self.executor, assign_share, *args)
+        self._k, self._opened = len(found), len(found) > len(centers)
         return found
 
     def assign_local_clusters(self, centers: np.ndarray, glob: float) -> None:
-        """5. DP-means over the local means; rows go where their local cluster goes."""
-        args = (self._k,)
-        found = self.executor.map(local_clusters, self.shares, self.z, args=args)
-        parts = self.executor.ask(without_rows, found)
-        M, A, label = (np.concatenate(column) for column in zip(*parts, strict=True))
-        each = np.arange(len(M) + 1)
-        hdp.assign_or_open(M, A, each, label, centers, len(centers), 0.0, glob)
-        labels = np.split(label, np.cumsum([len(part[0]) for part in parts])[:-1])
-        self.z = self.executor.map(follow, found, labels)
-        self._k = int(label.max()) + 1
+        """5. A pass of DP-means over the local means; rows follow their local cluster."""
+        found = self.executor.map(local_of_share, self.shares, self.z, args=(self._k,))
+        parts = self.executor.ask(without_members, found)
+        M, weights, labels = (np.concatenate(column) for column in zip(*parts, strict=True))
+        assign_or_open(M, weights, np.arange(len(M)), labels, centers, 0.0, glob)
+        ends = np.cumsum([len(part[0]) for part in parts])[:-1]
+        self.z = self.executor.map(follow, found, np.split(labels, ends))
+        self._k = int(labels.max()) + 1
 
     def update_means(self) -> np.ndarray:
-        """6. Means of what is left; clusters without rows are dropped, labels move up."""
-        k, each = self._k, (self.shares, self.z)
+        """6. The means; clusters without rows are dropped, and labels close the gaps."""
+        k = self._k
         sums = np.zeros((k, self.d)), np.zeros(k), np.zeros(k, np.int64)
-        C, W, N = self.executor.fold(add_share, sums, *each)[0]
+        C, W, N = self.executor.fold(add_share, sums, self.shares, self.z)[0]
         used = N > 0
         if not used.all():
-            new = np.cumsum(used) - 1
-            self.z = self.executor.map(renumber, self.z, args=(new,))
+            self.z = self.executor.map(renumber, self.z, args=(np.cumsum(used) - 1,))
             self._k = int(used.sum())
         return C[used] / W[used, None]
 
@@ -129,75 +110,90 @@ class GroupedLabels:
 
     def objective(self, centers: np.ndarray, local: float, glob: float) -> float:
         """KJ Eq. 2; `centers` are the means."""
-        args = (len(centers),)
-        n_local = sum(self.executor.ask(count_local, self.shares, self.z, args=args))
+        n_local = sum(self.executor.ask(count_local, self.shares, self.z, args=(len(centers),)))
         return self.error(centers) + local * n_local + glob * len(centers)
 
 
-def algorithm2(state: GroupedLabels, local: float, glob: float, max_iter: int) -> SharedClustering:
+def hard_hdp(state: GroupedLabels, local: float, glob: float, max_iter: int) -> SharedClustering:
     """KJ Algorithm 2."""
     centers = state.update_means()  # 1., 2.
     history: list[float] = []
     converged = False
     while len(history) < max_iter and not converged:  # 3.
-        state.remember()
+        before = list(state.z)
         centers = state.assign_rows(centers, local, glob)  # 4.
         state.assign_local_clusters(centers, glob)  # 5.
         centers = state.update_means()  # 6.
         F = state.objective(centers, local, glob)
-        history.append(min(F, history[-1]) if history else F)  # not even by rounding
-        converged = state.unchanged()
+        history.append(min(F, history[-1]) if history else F)  # does not rise by rounding
+        converged = all(state.executor.ask(np.array_equal, state.z, before))
     return SharedClustering(state.z, history, len(history), converged)
 
 
-def hard_hdp(rows: Grouped, local: float, glob: float, max_iter: int) -> SharedClustering:
-    """The same for rows in this process."""
-    one = GroupShare(rows.X, rows.w, rows.start, 0)
-    state = GroupedLabels([one], [np.zeros(len(rows.X), np.int64)], rows.X.shape[1], HERE)
-    found = algorithm2(state, local, glob, max_iter)
-    return replace(found, labels=found.labels[0])
-
-
-# What happens to a share
-
-
 def assign_or_open(
-    share: GroupShare, z: np.ndarray, centers: np.ndarray, local: float, glob: float
+    X: np.ndarray,
+    w: np.ndarray,
+    group: np.ndarray,
+    z: np.ndarray,
+    centers: np.ndarray,
+    local: float,
+    glob: float,
+) -> np.ndarray:
+    """4. Each row goes to its cheapest cluster, or opens one; z is updated, the centres returned.
+
+    With λ_l = 0 and one row to a group it is a pass of DP-means (KJ Algorithm 1).
+    """
+    k, C, user = len(centers), centers, np.zeros(len(centers), np.int64)
+    done, start = np.zeros(1, np.int64), starts(group)
+    while done[0] < len(X):
+        more = min(k + ROOM, len(X) - int(done[0]))  # at most one for each row that is left
+        C = np.concatenate([C, np.empty((more, C.shape[1]))])
+        user = np.concatenate([user, np.zeros(more, np.int64)])
+        k = assign_rows(read_only(X), w, start, z, C, k, local, glob, user, done)
+    return C[:k]
+
+
+# Functions of one share
+
+
+def assign_share(
+    share: Grouped, z: np.ndarray, centers: np.ndarray, local: float, glob: float
 ) -> tuple[np.ndarray, np.ndarray, None]:
-    """4. Labels, and the clusters that rows of the share opened."""
-    z, k = z.copy(), len(centers)
-    C = hdp.assign_or_open(share.X, share.w, share.start, z, centers, k, local, glob)[0]
-    return z, C[k:], None
+    """4. Labels, and the centres that rows of the share opened."""
+    z = z.copy()
+    found = assign_or_open(share.X, share.w, share.group, z, centers, local, glob)
+    return z, found[len(centers) :], None
 
 
-def local_clusters(share: GroupShare, z: np.ndarray, k: int) -> tuple[np.ndarray, ...]:
+def local_of_share(share: Grouped, z: np.ndarray, k: int) -> tuple[np.ndarray, ...]:
     """Means, weights and labels of the local clusters, and the local cluster of each row."""
-    return hdp.local_clusters(share.X, share.w, share.start, z, k)
+    M, weights, _, labels, member = local_clusters(share.X, share.w, share.group, z, k)
+    return M, weights, labels, member
 
 
-def without_rows(found: tuple[np.ndarray, ...]) -> tuple[np.ndarray, ...]:
+def without_members(found: tuple[np.ndarray, ...]) -> tuple[np.ndarray, ...]:
     return found[:3]
 
 
-def follow(found: tuple[np.ndarray, ...], label: np.ndarray) -> np.ndarray:
+def follow(found: tuple[np.ndarray, ...], labels: np.ndarray) -> np.ndarray:
     """The labels of rows whose local clusters have these."""
-    return label[found[3]]
+    return labels[found[3]]
 
 
 def renumber(z: np.ndarray, new: np.ndarray) -> np.ndarray:
     return new[z]
 
 
-def add_share(sums: tuple[np.ndarray, ...], share: GroupShare, z: np.ndarray) -> tuple:
+def add_share(sums: tuple[np.ndarray, ...], share: Grouped, z: np.ndarray) -> tuple:
     """6. Sums, weights and numbers of rows of each cluster."""
     C, W, N = (part.copy() for part in sums)
     add_rows(share.X, share.w, z, C, W, N, False)
     return C, W, N
 
 
-def add_error(total: float, share: GroupShare, z: np.ndarray, centers: np.ndarray) -> float:
-    return hdp.add_errors(total, share.X, share.w, z, centers)
+def add_error(total: float, share: Grouped, z: np.ndarray, centers: np.ndarray) -> float:
+    return add_errors(total, share.X, share.w, z, centers)
 
 
-def count_local(share: GroupShare, z: np.ndarray, k: int) -> int:
-    return int(hdp.count_local(share.start, z, k).sum())
+def count_local(share: Grouped, z: np.ndarray, k: int) -> int:
+    return without_gaps(share.group * k + z)[1]

@@ -1,5 +1,7 @@
-"""What `HardHDP` and `KernelHardHDP` share: parameters, penalties, fitting, predicting."""
+"""What `HardHDP` and `KernelHardHDP` share: penalties, fitting, predicting."""
 
+from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -9,13 +11,14 @@ from madbayes._model.fitting import Options, begin, keep_choice, warn_if_unfinis
 from madbayes._partition.lloyd import nearest
 from madbayes._rows.checks import check_count
 from madbayes._rows.content import content_order
+from madbayes._rows.executor import HERE
 from madbayes._rows.row_kernels import squared_error
 from madbayes._rows.rows import DISK_VALUES, Rows, on_disk
 from madbayes._search.division import Division
 from madbayes._search.driver import by_size, descend, search
 from madbayes._search.number import printed_number, search_number
 from madbayes._search.price import SharedPrice, fixed
-from madbayes.groups.algorithm2 import SharedClustering, hard_hdp
+from madbayes.groups.algorithm2 import GroupedLabels, SharedClustering, hard_hdp
 from madbayes.groups.farthest import group_gap, local_gap
 from madbayes.groups.grouped_rows import (
     Grouped,
@@ -25,16 +28,12 @@ from madbayes.groups.grouped_rows import (
     put_together,
     usage,
 )
-from madbayes.groups.path import ALIKE, find_shared_path, shares
+from madbayes.groups.path import Pair, Plan, find_plan, split_penalty
 from madbayes.groups.relaxation import relaxed_bound, rounded
 from madbayes.groups.space import GroupedSpace
 from madbayes.howmany.staircase import Staircase
 from madbayes.kmeans.dense_space import DenseSpace
 from madbayes.kmeans.farthest import first_gap
-
-COSTS = 2**20  # distances that predict keeps at a time
-TRIES = 3  # searches for the number that was chosen …
-STEP = 1.5  # … each with a λ_g so many times as large or as small
 
 
 def check_penalty(name: str, value: Any) -> Any:
@@ -42,16 +41,28 @@ def check_penalty(name: str, value: Any) -> Any:
     if value in ("auto", "farthest-first") and isinstance(value, str):
         return value
     what = "group's share of a cluster" if name == "penalty_local" else "shared cluster"
-    says = (
+    text = (
         f"{name}={value!r} must be a number > 0, 'auto' or 'farthest-first'. It is the cost of one "
         f"more {what}, in squared-distance units; penalties.hdp_farthest_first(X, groups, n_local, "
         "n_global) proposes both for rough numbers of clusters."
     )
     if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
-        raise TypeError(says)
+        raise TypeError(text)
     if not 0 < float(value) < np.inf:
-        raise ValueError(says)
+        raise ValueError(text)
     return float(value)
+
+
+def numbers_of(local: Any, glob: Any) -> Pair:
+    """The penalties that are numbers; None for those to be found."""
+    return (
+        None if isinstance(local, str) else float(local),
+        None if isinstance(glob, str) else float(glob),
+    )
+
+
+def space_of(rows: Grouped, local: float, glob: float) -> GroupedSpace:
+    return GroupedSpace(rows.X, rows.w, rows.group, SharedPrice(glob, len(rows.X), local=local))
 
 
 def clustering_of(found: Division, history: list[float]) -> SharedClustering:
@@ -60,21 +71,30 @@ def clustering_of(found: Division, history: list[float]) -> SharedClustering:
     return SharedClustering(np.argsort(rank)[found.labels], history, len(history), True)
 
 
-def round_and_polish(
-    rows: Grouped, local: float, glob: float, options: Options
-) -> SharedClustering:
-    """`relaxation.py`: eigenvectors, rounded, and the moves and splits of the search."""
-    rng = options.random_state
-    price = SharedPrice(glob, len(rows.X), local=local)
-    space = GroupedSpace(rows.X, rows.w, rows.group, price)
-    first = space.division(rounded(rows, local, glob, rng))
+def print_labels(rows: Grouped, local: float, glob: float, max_iter: int) -> SharedClustering:
+    """KJ Algorithm 2 in this process."""
+    state = GroupedLabels([rows], [len(rows.X)], rows.X.shape[1], HERE)
+    found = hard_hdp(state, local, glob, max_iter)
+    return replace(found, labels=found.labels[0])
+
+
+def round_and_polish(rows: Grouped, plan: Plan, options: Options) -> SharedClustering:
+    """`relaxation.py`: eigenvectors, rounded; then the moves and splits of the search."""
+    rng, space = options.random_state, space_of(rows, plan.local, plan.glob)
+    first = space.division(rounded(rows, plan.local, plan.glob, rng))
     history = [first.objective]
     return clustering_of(descend(space, first, rng, history), history)
 
 
 class SharedClusters:
-    """What `HardHDP` and `KernelHardHDP` share: parameters, checks, and what is stored."""
+    """What `HardHDP` and `KernelHardHDP` share: checks, algorithms, and what is stored."""
 
+    penalty_local: Any
+    penalty_global: Any
+    algorithm: str
+    n_local_hint: int | None
+    n_global_hint: int | None
+    fit: Any
     labels_: np.ndarray
     n_clusters_: int
     objective_: float
@@ -86,30 +106,11 @@ class SharedClusters:
     relaxed_bound_: float
     _algorithms = ("search", "paper", "spectral")
 
-    def __init__(
-        self,
-        penalty_local: float | str = "auto",
-        penalty_global: float | str = "auto",
-        *,
-        algorithm: str = "search",
-        n_local_hint: int | None = None,
-        n_global_hint: int | None = None,
-        n_init: int = 1,
-        effort: float = 1.0,
-        max_iter: int = 300,
-        random_state: Any = None,
-        n_jobs: int | None = None,
-    ) -> None:
-        self.penalty_local = penalty_local
-        self.penalty_global = penalty_global
-        self.algorithm = algorithm
-        self.n_local_hint = n_local_hint
-        self.n_global_hint = n_global_hint
-        self.n_init = n_init
-        self.effort = effort
-        self.max_iter = max_iter
-        self.random_state = random_state
-        self.n_jobs = n_jobs
+    def fit_predict(
+        self, X: Any, y: Any = None, sample_weight: Any = None, groups: Any = None
+    ) -> np.ndarray:
+        """Fit and return `labels_`."""
+        return self.fit(X, sample_weight=sample_weight, groups=groups).labels_
 
     def _check(self) -> Options:
         options = begin(self)
@@ -131,41 +132,38 @@ class SharedClusters:
     def _solve(
         self, X: Any, weight: np.ndarray | None, groups: Groups, options: Options
     ) -> tuple[Grouped, Division, np.ndarray]:
-        """Fit on checked rows: all but what depends on how a centre is kept.
+        """Fit checked rows: everything that does not depend on how a centre is stored.
 
         Returns the grouped rows, their division, and the label of each row of X (-1 for a row of
         weight 0).
         """
         large = on_disk(X) and X.shape[0] * X.shape[1] > DISK_VALUES
-        if self.algorithm != "paper" and large:
-            raise ValueError(
-                f"algorithm={self.algorithm!r} needs the rows in memory, and X has {X.shape[0]:,} "
-                f"of {X.shape[1]} columns on disk. Use algorithm='paper', or np.array(X) if it "
-                "fits."
-            )
-        if self.algorithm != "paper":  # a shuffled table gives the same clusters
-            order = content_order(X, weight, 0)
+        if self.algorithm != "paper":
+            if large:
+                raise ValueError(
+                    f"algorithm={self.algorithm!r} needs the rows in memory, and X has "
+                    f"{X.shape[0]:,} of {X.shape[1]} columns on disk. Use algorithm='paper', or "
+                    "np.array(X) if it fits."
+                )
+            order = content_order(X, weight, 0)  # a shuffled table gives the same clusters
             groups = groups._replace(order=order[np.argsort(groups.code[order], kind="stable")])
         rows = put_together(X, weight, groups)
-        local, glob, path = self._penalties(rows, options)
+        plan = self._plan(rows, options)
         if self.algorithm == "paper":
-            local, glob, found = self._fit_paper(rows, local, glob, path, options)
+            plan, found = self._print(rows, plan, options)
         elif self.algorithm == "spectral":
-            found = round_and_polish(rows, local, glob, options)
+            found = round_and_polish(rows, plan, options)
         else:
-            local, glob, found = self._search(rows, local, glob, path, options)
+            plan, found = self._search(rows, plan, options)
         warn_if_unfinished(self, found.converged)
-        space = GroupedSpace(
-            rows.X, rows.w, rows.group, SharedPrice(glob, len(rows.X), local=local)
-        )
-        division = space.division(found.labels)
-        if path is not None:
-            keep_choice(self, path, division.k, glob)
+        division = space_of(rows, plan.local, plan.glob).division(found.labels)
+        if plan.path is not None:
+            keep_choice(self, plan.path, division.k, plan.glob)
         used = usage(rows.group, division.labels, (len(groups.names), division.k))
         inertia = float(squared_error(rows.X, rows.w, division.labels, division.centers))
-        self._store_found(groups.names, found, used, inertia, (local, glob))
+        self._store_found(groups.names, found, used, inertia, plan)
         if not large:
-            self.relaxed_bound_ = relaxed_bound(rows, local, glob)
+            self.relaxed_bound_ = relaxed_bound(rows, plan.local, plan.glob)
         labels = np.full(X.shape[0], -1, dtype=np.int64)
         labels[rows.place] = division.labels
         return rows, division, labels
@@ -176,21 +174,21 @@ class SharedClusters:
         found: SharedClustering,
         used: sp.csr_array,
         inertia: float,
-        penalties: tuple[float, float],
+        plan: Plan,
     ) -> None:
         """`used`: how many rows of each group are in each cluster."""
         self.groups_, self._rows_of = names, used
         self.n_local_clusters_ = np.diff(used.indptr)
         self.n_clusters_ = used.shape[1]
-        self.penalty_local_, self.penalty_global_ = penalties
+        self.penalty_local_, self.penalty_global_ = plan.local, plan.glob
         self.objective_, self.inertia_ = found.history[-1], inertia
         self.objective_history_ = np.array(found.history)
         self.n_iter_, self.converged_ = found.n_iter, found.converged
 
-    def _penalties(self, rows: Grouped, options: Options) -> tuple[float, float, Staircase | None]:
-        """(λ_l, λ_g) as the parameters ask for them, and the path where they are found.
+    def _plan(self, rows: Grouped, options: Options) -> Plan:
+        """The penalties, and the path where they are found.
 
-        "farthest-first" is the scale of Algorithm 2; for the search the hints are met instead.
+        "farthest-first" is the scale of Algorithm 2; the search meets the hints instead.
         """
         local, glob = self.penalty_local, self.penalty_global
         if self.algorithm == "paper":
@@ -199,90 +197,80 @@ class SharedClusters:
             if glob == "farthest-first":
                 glob = group_gap(rows.X, rows.w, rows.group, self.n_global_hint or 1)
         if not isinstance(local, str) and not isinstance(glob, str):
-            return float(local), float(glob), None
-        given = tuple(None if isinstance(v, str) else float(v) for v in (local, glob))
+            return Plan(float(local), float(glob))
         hints = (self.n_local_hint, self.n_global_hint)
-        found = find_shared_path(rows, given, hints, options.random_state)  # type: ignore
-        automatic = "auto" in (local, glob)
-        return *found[:2], found[2] if automatic else None
+        plan = find_plan(rows, numbers_of(local, glob), hints, options.random_state)
+        return plan if "auto" in (local, glob) else Plan(plan.local, plan.glob)
 
-    def _search(
-        self,
-        rows: Grouped,
-        local: float,
-        glob: float,
-        path: Staircase | None,
-        options: Options,
-    ) -> tuple[float, float, SharedClustering]:
-        """The search, from Algorithm 2 among others; clusters from the heaviest to the lightest.
+    def _search(self, rows: Grouped, plan: Plan, options: Options) -> tuple[Plan, SharedClustering]:
+        """The search, from Algorithm 2 among others.
 
-        Where a number was chosen and the search finds another one, λ_g is raised or lowered a few
-        times; the nearest number is kept, with its λ_g. Groups that are alike are searched as one.
+        If the search finds another number than the path chose, λ_g rises or falls a few times; the
+        nearest number is kept, with its λ_g.
         """
-        if path is not None and path.best().reason.startswith(ALIKE):
-            return self._search_pooled(rows, path, options)
-        number = None
-        known = [hard_hdp(rows, local, glob, options.max_iter).labels]
-        if path is not None:
-            number = path.best().number
-            known.append(nearest(rows.X, path.centers_at(path.best().price) - rows.offset))
-        best = None
-        for _ in range(TRIES):
-            price = SharedPrice(glob, len(rows.X), local=local)
-            space = GroupedSpace(rows.X, rows.w, rows.group, price)
-            found, history = search(space, **options.for_search(), labels=known)
-            if best is None or abs(found.k - (number or 0)) < abs(best[1].k - (number or 0)):
-                best = glob, found, history
-            if number is None or found.k == number:
+        if plan.parts:
+            return self._search_parts(rows, plan, options)
+        number = None if plan.path is None else plan.path.best().number
+        known = [print_labels(rows, plan.local, plan.glob, options.max_iter).labels]
+        if plan.path is not None:
+            centers = plan.path.centers_at(plan.path.best().price)
+            known.append(nearest(rows.X, centers - rows.offset))
+        found: list[tuple[int, Plan, Division, list[float]]] = []
+        while len(found) < 3:
+            space = space_of(rows, plan.local, plan.glob)
+            now, history = search(space, **options.for_search(), labels=known)
+            found.append((abs(now.k - (number or now.k)), plan, now, history))
+            if now.k == (number or now.k):
                 break
-            glob *= STEP if found.k > number else 1 / STEP
-        assert best is not None
-        glob, found, history = best
-        return local, glob, clustering_of(found, history)
+            plan = plan._replace(glob=plan.glob * (1.5 if now.k > (number or 0) else 1 / 1.5))
+        _, plan, now, history = min(found, key=lambda each: each[0])
+        return plan, clustering_of(now, history)
 
-    def _search_pooled(
-        self, rows: Grouped, path: Staircase, options: Options
-    ) -> tuple[float, float, SharedClustering]:
-        """The clusters of all rows together, and then the moves that groups add."""
-        choice, n = path.best(), len(rows.X)
-        found, _, total = search_number(
-            DenseSpace(rows.X, rows.w, fixed(choice.number, n)),
-            choice.number,
-            choice.price,
-            max_clusters=None,
-            centers=[path.centers_at(choice.price) - rows.offset],
-            **options.for_search(),
-        )
-        local, glob = shares(total, rows)
-        grouped = GroupedSpace(rows.X, rows.w, rows.group, SharedPrice(glob, n, local=local))
-        now = grouped.division(found.labels)
-        history = [now.objective]
-        better = grouped.move(now)
+    def _search_parts(
+        self, rows: Grouped, plan: Plan, options: Options
+    ) -> tuple[Plan, SharedClustering]:
+        """DP-means of all rows together or of each group alone, then the moves between groups."""
+        cuts = rows.start if len(plan.parts) > 1 else [0, len(rows.X)]
+        labels, prices, k = np.empty(len(rows.X), np.int64), [], 0
+        for path, (a, b) in zip(plan.parts, pairwise(cuts), strict=True):
+            choice = path.best()
+            now, _, price = search_number(
+                DenseSpace(rows.X[a:b], rows.w[a:b], fixed(choice.number, b - a)),
+                choice.number,
+                choice.price,
+                max_clusters=None,
+                centers=[path.centers_at(choice.price)],
+                **options.for_search(),
+            )
+            labels[a:b] = k + now.labels
+            prices.append(price)
+            k += now.k
+        total = float(np.exp(np.mean(np.log(prices))))
+        given = numbers_of(self.penalty_local, self.penalty_global)
+        local, glob = split_penalty(total, rows, len(prices), given)
+        space = space_of(rows, local, glob)
+        now = space.division(labels)
+        history, better = [now.objective], space.move(now)
         if better.k == now.k and better.objective < now.objective:
             now = better
             history.append(now.objective)
-        return local, glob, clustering_of(now, history)
+        return plan._replace(local=local, glob=glob), clustering_of(now, history)
 
-    def _fit_paper(
-        self,
-        rows: Grouped,
-        local: float,
-        glob: float,
-        path: Staircase | None,
-        options: Options,
-    ) -> tuple[float, float, SharedClustering]:
+    def _print(self, rows: Grouped, plan: Plan, options: Options) -> tuple[Plan, SharedClustering]:
         """Algorithm 2; where a number was chosen, at penalties of its own scale that give it."""
-        if path is None or "auto" not in (self.penalty_local, self.penalty_global):
-            return local, glob, hard_hdp(rows, local, glob, options.max_iter)
-        number = path.best().number
-        share = float(np.clip(local / (local + glob), 0.1, 0.9))
+        if plan.path is None:
+            return plan, print_labels(rows, plan.local, plan.glob, options.max_iter)
+        number = plan.path.best().number
+        share = float(np.clip(plan.local / (plan.local + plan.glob), 0.1, 0.9))
 
         def solve(total: float) -> SharedClustering:
-            return hard_hdp(rows, share * total, (1 - share) * total, options.max_iter)
+            return print_labels(rows, share * total, (1 - share) * total, options.max_iter)
 
         first = first_gap(Rows(rows.X, weight=rows.w), number)
-        total, found = printed_number(solve, lambda found: found.k, number, first)
-        return share * total, (1 - share) * total, found
+        total, found = printed_number(
+            solve, lambda found: int(found.labels.max()) + 1, number, first
+        )
+        return plan._replace(local=share * total, glob=(1 - share) * total), found
 
     @property
     def gap_(self) -> float:
@@ -321,7 +309,7 @@ class SharedClusters:
         `distances(a, b)` has one line for each cluster."""
         code, uses = self._surcharge(groups, n)
         labels, d2, paid = np.empty(n, dtype=np.int32), np.empty(n), np.empty(n)
-        step = max(1, COSTS // self.n_clusters_)
+        step = max(1, 2**20 // self.n_clusters_)  # so that the block of costs stays small
         for a in range(0, n, step):
             b = min(n, a + step)
             gaps = distances(a, b)

@@ -1,4 +1,4 @@
-"""Rows that come in groups: checking who belongs to which, and putting a group's rows together."""
+"""Rows that come in groups: check the groups, and put the rows of each group together."""
 
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -6,12 +6,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
-from madbayes._rows.checks import without_arrow
+from madbayes._rows.checks import dense, without_arrow
 from madbayes._rows.frame import measure_to_fit
 from madbayes._rows.rows import DISK_VALUES, Rows, on_disk
 from madbayes._rows.sources import scratch
-
-DENSE_VALUES = 2**28  # a CSR matrix up to this size is made dense
+from madbayes._search.division import without_gaps
 
 
 class Groups(NamedTuple):
@@ -25,13 +24,13 @@ class Groups(NamedTuple):
 
 @dataclass(frozen=True)
 class Grouped:
-    """The rows that count, those of a group together, shifted to their mean."""
+    """Rows of positive weight, those of a group together, shifted to the mean of all rows."""
 
     X: np.ndarray
     w: np.ndarray
-    group: np.ndarray  # ascending
-    place: np.ndarray  # of each in the table
-    offset: np.ndarray
+    group: np.ndarray  # numbers of the groups, ascending
+    place: np.ndarray  # the number of each row in the table of the user
+    offset: np.ndarray  # the mean that was subtracted
 
     @property
     def start(self) -> np.ndarray:
@@ -43,55 +42,60 @@ def starts(group: np.ndarray) -> np.ndarray:
     return np.r_[0, np.flatnonzero(np.diff(group)) + 1, len(group)]
 
 
+def local_clusters(
+    X: np.ndarray, w: np.ndarray, group: np.ndarray, z: np.ndarray, k: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Means, weights, groups and labels of the local clusters, by group and then by label; and the
+    local cluster of each row."""
+    key = group * k + z
+    member, count = without_gaps(key)
+    found = np.empty(count, np.int64)
+    found[member] = key
+    weights = np.bincount(member, w)
+    M = np.column_stack([np.bincount(member, w * X[:, f]) for f in range(X.shape[1])])
+    return M / weights[:, None], weights, found // k, found % k, member
+
+
 def gather(X: Any, groups: Any) -> tuple[Any, Any]:
     """A list of tables as one table and its groups 0, 1, …; anything else as it is."""
     if not isinstance(X, list | tuple) or len(X) == 0:
         return X, groups
     parts = [without_arrow(part) for part in X]
-    if not all(_is_table(part) for part in parts):
+    if not all(len(getattr(part, "shape", ())) == 2 for part in parts):
         return X, groups
     if groups is not None:
         raise ValueError(
             f"X is a list of {len(X)} tables, which says already what the groups are: "
             "leave groups out, or stack the tables into one."
         )
-    columns = [part.shape[1] for part in parts]
-    rows = [part.shape[0] for part in parts]
-    for j in range(len(parts)):
+    columns = [list(getattr(part, "columns", ())) or part.shape[1] for part in parts]
+    for j, part in enumerate(parts):
         if columns[j] != columns[0]:
             raise ValueError(
                 f"all tables of X need the same columns, but table 0 has {columns[0]} and table "
                 f"{j} has {columns[j]}."
             )
-        if rows[j] == 0:
+        if part.shape[0] == 0:
             raise ValueError(f"table {j} of X has no rows. Leave it out.")
-    return _stack(parts), np.repeat(np.arange(len(parts)), rows)
+    return stack(parts), np.repeat(np.arange(len(parts)), [part.shape[0] for part in parts])
 
 
-def _is_table(part: Any) -> bool:
-    return len(getattr(part, "shape", ())) == 2
-
-
-def _stack(parts: list[Any]) -> Any:
+def stack(parts: list[Any]) -> Any:
+    """Tables with the same columns below each other."""
     if any(sp.issparse(part) for part in parts):
         return sp.vstack(parts, format="csr")
-    names = [list(getattr(part, "columns", ())) for part in parts]
     stacked = np.vstack([np.asarray(part) for part in parts])
-    if not names[0] and not any(names):
+    if not hasattr(parts[0], "columns"):
         return stacked
-    for j, found in enumerate(names):
-        if found != names[0]:
-            raise ValueError(
-                f"all tables of X need the same columns, but table 0 has {names[0]} and table {j} "
-                f"has {found or 'none with names'}."
-            )
-    frame = type(parts[0])
     key = "columns" if hasattr(parts[0], "iloc") else "schema"  # pandas, polars
-    return frame(stacked, **{key: names[0]})
+    return type(parts[0])(stacked, **{key: list(parts[0].columns)})
 
 
 def check_groups(groups: Any, n: int) -> Groups:
-    """The group of each of n rows: numbers, text or anything that can be sorted. None: one."""
+    """The group of each of n rows; labels are numbers, text or anything that can be sorted.
+
+    None is one group of all rows.
+    """
     if groups is None:
         return Groups(np.zeros(1, np.int64), np.zeros(n, np.int64), np.arange(n), np.array([0, n]))
     try:
@@ -103,7 +107,7 @@ def check_groups(groups: Any, n: int) -> Groups:
             f"groups has shape {values.shape}, but X has {n} rows: one group label for each row is "
             "needed."
         )
-    missing = np.flatnonzero(_missing(values))
+    missing = np.flatnonzero(is_missing(values))
     if missing.size:
         raise ValueError(
             f"groups has no label for {missing.size} of {n} rows (the first is row {missing[0]}). "
@@ -121,7 +125,7 @@ def check_groups(groups: Any, n: int) -> Groups:
     return Groups(names, code, order, np.r_[0, np.cumsum(np.bincount(code))])
 
 
-def _missing(values: np.ndarray) -> np.ndarray:
+def is_missing(values: np.ndarray) -> np.ndarray:
     if values.dtype.kind in "fc":
         return np.isnan(values)
     if values.dtype.kind in "mM":
@@ -135,15 +139,7 @@ def _missing(values: np.ndarray) -> np.ndarray:
 
 def put_together(X: Any, weight: np.ndarray | None, groups: Groups) -> Grouped:
     """The rows of positive weight, dense and by group."""
-    if sp.issparse(X):
-        n, d = X.shape
-        if n * d > DENSE_VALUES:
-            raise ValueError(
-                f"the hard HDP works on dense rows, and this sparse matrix of shape {(n, d)} would "
-                f"have {n * d:.2g} values. Reduce the columns first, for example with "
-                "sklearn.decomposition.TruncatedSVD."
-            )
-        X = X.toarray()
+    X = dense(X, "HardHDP")
     source = Rows(X, weight=weight)
     offset = measure_to_fit(source).mean
     place = groups.order if weight is None else groups.order[weight[groups.order] > 0]

@@ -21,10 +21,11 @@ from madbayes._rows.frame import check_reach, measure, measure_to_fit
 from madbayes._rows.rows import Rows
 from madbayes._rows.threads import workers
 from madbayes.divergences.estimating import DivergenceMixin
-from madbayes.groups.algorithm2 import algorithm2
+from madbayes.groups.algorithm2 import hard_hdp
 from madbayes.groups.base import SharedClusters
 from madbayes.groups.divergent import fit_divergent
 from madbayes.groups.grouped_rows import check_groups, gather, usage
+from madbayes.groups.path import Plan
 
 
 class HardHDP(DivergenceMixin, SharedClusters, CentersMixin):
@@ -145,20 +146,18 @@ class HardHDP(DivergenceMixin, SharedClusters, CentersMixin):
         random_state: Any = None,
         n_jobs: int | None = None,
     ) -> None:
-        super().__init__(
-            penalty_local,
-            penalty_global,
-            algorithm=algorithm,
-            n_local_hint=n_local_hint,
-            n_global_hint=n_global_hint,
-            n_init=n_init,
-            effort=effort,
-            max_iter=max_iter,
-            random_state=random_state,
-            n_jobs=n_jobs,
-        )
+        self.penalty_local = penalty_local
+        self.penalty_global = penalty_global
+        self.algorithm = algorithm
+        self.n_local_hint = n_local_hint
+        self.n_global_hint = n_global_hint
+        self.n_init = n_init
+        self.effort = effort
+        self.max_iter = max_iter
         self.divergence = divergence
         self.columns = columns
+        self.random_state = random_state
+        self.n_jobs = n_jobs
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None, groups: Any = None) -> Self:
         """Cluster the rows of X.
@@ -203,19 +202,19 @@ class HardHDP(DivergenceMixin, SharedClusters, CentersMixin):
             )
         from madbayes.groups.dask_groups import DaskGroups  # Dask is imported only for its tables
 
-        local, glob = float(penalties[0]), float(penalties[1])
+        plan = Plan(float(penalties[0]), float(penalties[1]))
         with workers(self.n_jobs):
             rows = open_rows(self, X, sample_weight)
             mean = measure_to_fit(rows).mean
             grouped = DaskGroups(rows, groups, mean)
             state = grouped.labels
-            found = algorithm2(state, local, glob, options.max_iter)
+            found = hard_hdp(state, plan.local, plan.glob, options.max_iter)
             warn_if_unfinished(self, found.converged)
             centers = state.update_means()
             used, inertia = grouped.usage(len(centers)), state.error(centers)
-            self._store_found(grouped.groups.names, found, used, inertia, (local, glob))
+            self._store_found(grouped.groups.names, found, used, inertia, plan)
             self._store_centers(centers + mean, rows.dtype)
-            labels = grouped.restored()
+            labels = grouped.restored(state.z)
             self.labels_ = rows.public(labels)
             self.local_labels_ = rows.public(grouped.local_labels(used))
             self._calibrate_rows(rows, labels)
@@ -233,12 +232,6 @@ class HardHDP(DivergenceMixin, SharedClusters, CentersMixin):
         self.n_local_clusters_ = np.diff(self._rows_of.indptr)
         self._store_labels(labels, found)
         return self
-
-    def fit_predict(
-        self, X: Any, y: Any = None, sample_weight: Any = None, groups: Any = None
-    ) -> np.ndarray:
-        """Fit and return `labels_`."""
-        return self.fit(X, sample_weight=sample_weight, groups=groups).labels_
 
     def fit_transform(
         self, X: Any, y: Any = None, sample_weight: Any = None, groups: Any = None

@@ -25,8 +25,8 @@ from madbayes._rows.checks import check_rows, check_weight
 from madbayes._rows.threads import workers
 from madbayes._search.driver import never_rising
 from madbayes._search.price import Price
-from madbayes.groups.base import SharedClusters, usage
-from madbayes.groups.grouped_rows import check_groups, gather
+from madbayes.groups.base import SharedClusters
+from madbayes.groups.grouped_rows import check_groups, gather, usage
 from madbayes.kernel.base import KernelMixin
 from madbayes.kernel.gram import Gram, embed
 from madbayes.kernel.space import FULL_RANK, RANK, KernelSpace, by_size
@@ -88,23 +88,21 @@ class KernelHardHDP(SharedClusters, KernelMixin):
         random_state: Any = None,
         n_jobs: int | None = None,
     ) -> None:
-        super().__init__(
-            penalty_local,
-            penalty_global,
-            algorithm=algorithm,
-            n_local_hint=n_local_hint,
-            n_global_hint=n_global_hint,
-            n_init=n_init,
-            effort=effort,
-            max_iter=max_iter,
-            random_state=random_state,
-            n_jobs=n_jobs,
-        )
+        self.penalty_local = penalty_local
+        self.penalty_global = penalty_global
         self.kernel = kernel
         self.gamma = gamma
         self.degree = degree
         self.coef0 = coef0
         self.kernel_params = kernel_params
+        self.algorithm = algorithm
+        self.n_local_hint = n_local_hint
+        self.n_global_hint = n_global_hint
+        self.n_init = n_init
+        self.effort = effort
+        self.max_iter = max_iter
+        self.random_state = random_state
+        self.n_jobs = n_jobs
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None, groups: Any = None) -> Self:
         """Cluster the rows of X; see `HardHDP.fit`."""
@@ -154,12 +152,6 @@ class KernelHardHDP(SharedClusters, KernelMixin):
                 "take another one, such as 'rbf'."
             )
         return features
-
-    def fit_predict(
-        self, X: Any, y: Any = None, sample_weight: Any = None, groups: Any = None
-    ) -> np.ndarray:
-        """Fit and return `labels_`."""
-        return self.fit(X, sample_weight=sample_weight, groups=groups).labels_
 
     def fit_transform(
         self, X: Any, y: Any = None, sample_weight: Any = None, groups: Any = None

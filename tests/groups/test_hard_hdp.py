@@ -13,9 +13,8 @@ from reference.hard_hdp import hard_hdp, neighbours, objective
 from reference.partitions import all_partitions
 
 from madbayes import DPMeans, HardHDP, KernelHardHDP, SpectralDPMeans, penalties
-from madbayes.groups import group_kernels as hdp_groups
-from madbayes.groups import hdp_kernels as hdp
-from madbayes.groups.algorithm2 import objective as formula
+from madbayes.groups import algorithm2, hdp_kernels
+from madbayes.groups import space as grouped_space
 
 
 def sets(seed, n_sets=12, n_each=5, k=8, uses=3, spread=0.1):
@@ -140,7 +139,7 @@ def test_paper_opens_more_clusters_than_there_was_room_for():
     X, groups, _, _ = draw(3, 400, n_groups=7)
     labels, _, _ = hard_hdp(X, groups, 0.001, 0.002)
     model = HardHDP(0.001, 0.002, algorithm="paper").fit(X, groups=groups)
-    assert model.n_clusters_ > 3 * hdp.SPARE
+    assert model.n_clusters_ > 3 * algorithm2.ROOM
     np.testing.assert_array_equal(model.labels_, labels)
 
 
@@ -158,7 +157,7 @@ def test_paper_far_from_the_origin_and_in_float32():
 def test_the_formula():
     X, groups, _, (local, glob) = draw(0, 15)
     labels = np.arange(15) % 3
-    assert formula(X, groups, labels, local, glob) == pytest.approx(
+    assert algorithm2.objective(X, groups, labels, local, glob) == pytest.approx(
         objective(X, groups, labels, local, glob)
     )
 
@@ -274,12 +273,10 @@ def test_the_same_for_any_number_of_threads():
 
 
 def test_groups_shared_out_to_threads_are_the_groups_one_after_another(monkeypatch):
-    from madbayes.groups import descent
-
     X, groups, _ = sets(6, n_sets=30)
     models = []
     for rows, jobs in ((10**9, 1), (20, 1), (20, 2)):
-        monkeypatch.setattr(descent, "SHARED_ROWS", rows)
+        monkeypatch.setattr(grouped_space, "SHARED_ROWS", rows)
         models.append(HardHDP(0.05, 0.3, random_state=1, n_jobs=jobs).fit(X, groups=groups))
     for model in models[1:]:
         np.testing.assert_array_equal(model.labels_, models[0].labels_)
@@ -287,11 +284,9 @@ def test_groups_shared_out_to_threads_are_the_groups_one_after_another(monkeypat
 
 
 def test_groups_too_large_for_the_cache_settle_alike(monkeypatch):
-    from madbayes.groups import descent
-
     X, groups, _ = sets(7, n_sets=12)
     kept = HardHDP(0.05, 0.3, random_state=1).fit(X, groups=groups)
-    monkeypatch.setattr(descent, "CACHE", 1)  # distances are computed again and again
+    monkeypatch.setattr(grouped_space, "KEPT_COSTS", 1)  # distances are computed again and again
     again = HardHDP(0.05, 0.3, random_state=1).fit(X, groups=groups)
     np.testing.assert_array_equal(again.labels_, kept.labels_)
 
@@ -321,8 +316,8 @@ def test_settling_is_the_plain_loop(seed):
     for room in (20 * 60, len(C) + 8):  # with costs that are kept, and computed anew
         found = z.copy()
         stop = np.zeros(1, np.uint8)
-        hdp_groups.settle_groups(
-            X, w, start, found, hdp_groups.columns(C), 1.5, np.empty(room), stop
+        hdp_kernels.settle_groups(
+            X, w, start, found, hdp_kernels.columns(C), 1.5, np.empty(room), stop
         )
         np.testing.assert_array_equal(found, expected)
     assert rounds > 0
@@ -330,7 +325,6 @@ def test_settling_is_the_plain_loop(seed):
 
 def test_more_rows_than_the_sample(monkeypatch):
     from madbayes._search import driver
-    from madbayes.groups import space as grouped_space
 
     monkeypatch.setattr(driver, "SAMPLE_ROWS", 120)
     monkeypatch.setattr(grouped_space, "SAMPLE_ROWS", 120)
@@ -677,3 +671,15 @@ def test_equal_rows():
         assert set(model.labels_) == {0}
         assert model.objective_ == pytest.approx(4.0)
     assert list(itertools.chain(model.n_local_clusters_)) == [1, 1, 1]
+
+
+def test_auto_says_when_each_group_has_clusters_of_its_own():
+    """Clusters that touch when all rows are pooled are apart within their groups."""
+    from sklearn.datasets import load_iris
+
+    X, kinds = load_iris(return_X_y=True)
+    model = HardHDP(random_state=0).fit(X, groups=kinds)
+    assert "each group has clusters of its own" in model.evidence_.reason
+    assert model.evidence_.strength == "weak"  # no group is divided
+    np.testing.assert_array_equal(model.n_local_clusters_, [1, 1, 1])
+    assert model.n_clusters_ == model.evidence_.n_clusters == 3
