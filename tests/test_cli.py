@@ -460,7 +460,7 @@ def test_ctrl_c_leaves_nothing_behind(two_groups, tmp_path):
         def slow(*args, **kwargs):
             print("fitting", flush=True)
             time.sleep(60)
-        fit.fitted = slow
+        fit.fit_table = slow
         argv = ["cluster", {str(two_groups)!r}, "--penalty", "4", "--out", {str(out)!r}]
         sys.exit(cli.main(argv))
     """

@@ -12,7 +12,6 @@ import pyarrow.parquet as pq
 import pytest
 
 from madbayes import cli
-from madbayes.cli import prepare
 from madbayes.tables.numbers import from_text
 
 rng = np.random.default_rng(0)
@@ -299,7 +298,7 @@ def test_parquet_in_blocks_and_on_the_disk(run, tmp_path, monkeypatch):
     before = clusters(run)
     monkeypatch.setattr("madbayes.tables.frame.BATCH_ROWS", 7)
     monkeypatch.setattr("madbayes.tables.scaling.BLOCK_ROWS", 11)
-    monkeypatch.setattr(prepare.os, "sysconf", lambda name: 16)  # as if memory were tiny
+    monkeypatch.setattr("os.sysconf", lambda name: 16)  # as if memory were tiny
     again = run("t.parquet", None, "--standardize")[0]
     assert again["objective"] == pytest.approx(whole["objective"])
     assert clusters(run) == before

@@ -88,29 +88,24 @@ def cluster(
     from madbayes.cli import fit as fits
     from madbayes.cli import pictures, run
 
+    if scheduler is not None and shape == "auto":
+        shape = "round"
     with run.explained(output):
-        make = fits.estimator(
-            penalty,
-            clusters_hint,
-            max_clusters,
-            n_clusters,
-            metric,
-            "round" if scheduler is not None and shape == "auto" else shape,
-            seed.seed,
+        model, source = fits.estimator(
+            penalty, clusters_hint, max_clusters, n_clusters, metric, shape, seed.seed
         )
     if scheduler is not None:
         from madbayes.cli.on_dask import cluster_on_dask
 
-        cluster_on_dask(reading, output, *make, scheduler)
+        cluster_on_dask(reading, output, model, source, scheduler)
         return
     run.table_verb(
         "cluster",
         reading,
         output,
-        lambda task: fits.fit_clusters("cluster", task, *make),
+        model,
+        lambda task: fits.clustering("cluster", task, source),
         draw=pictures.clusters,
-        metric=metric,
-        **fits.takes(make[0]),
     )
 
 
@@ -135,10 +130,12 @@ def path(
     from madbayes.cli.show import show_path
 
     with run.explained(output):
-        make = fits.estimator(None, clusters_hint, max_clusters, None, metric, "round", seed.seed)
+        model, source = fits.estimator(
+            None, clusters_hint, max_clusters, None, metric, "round", seed.seed
+        )
 
     def fit(task: "Task") -> "Answer":
-        answer = fits.fit_clusters("path", task, *make)
+        answer = fits.clustering("path", task, source)
         answer.tables["path.csv"] = fits.path_table(answer.path)
         return answer
 
@@ -146,10 +143,9 @@ def path(
         "path",
         reading,
         output,
+        model,
         fit,
         draw=pictures.clusters,
-        metric=metric,
-        **fits.takes(make[0]),
         more=lambda console, answer: show_path(console, answer.path),
     )
 
@@ -188,17 +184,26 @@ def groups(
 
     Example: madbayes groups visits.csv --by patient
     """
+    from madbayes import HardHDP
     from madbayes.cli import pictures, run
-    from madbayes.cli.fit import check_penalties, fit_groups
+    from madbayes.cli.fit import check_penalties, grouping
 
     with run.explained(output):
         check_penalties(penalty_local, penalty_global, local_hint, global_hint)
-    hints = {"n_local_hint": local_hint, "n_global_hint": global_hint}
+    model = HardHDP(
+        penalty_local or "auto",
+        penalty_global or "auto",
+        n_local_hint=local_hint,
+        n_global_hint=global_hint,
+        random_state=seed.seed,
+    )
+    source = "given" if penalty_local and penalty_global else "chosen from the data"
     run.table_verb(
         "groups",
         reading,
         output,
-        lambda task: fit_groups(task, by, penalty_local, penalty_global, hints, seed.seed),
+        model,
+        lambda task: grouping(task, by, source),
         draw=pictures.groups,
         by=by,
     )
@@ -231,27 +236,20 @@ def features(
 
     Example: madbayes features baskets.csv --standardize no
     """
+    from madbayes import BPMeans
+    from madbayes.cli import fit as fits
     from madbayes.cli import pictures, run
 
     with run.explained(output):
-        from madbayes import BPMeans
-        from madbayes.cli import fit as fits
-        from madbayes.cli.prepare import weighted
-
         if penalty == "farthest-first":
             raise UserError('--penalty farthest-first is for clusters: give a number or "auto".')
         value, source = fits.parse_penalty(penalty, None)
-        model = BPMeans(value, max_components=max_clusters, random_state=seed.seed)
-
-    def fit(task: "Task") -> "Answer":
-        done, notes = fits.fitted(model, task.X, **weighted(model, task))
-        return fits.features(done, task.table, task.X, notes, source)
-
     run.table_verb(
         "features",
         reading,
         output,
-        fit,
+        BPMeans(value, max_components=max_clusters, random_state=seed.seed),
+        lambda task: fits.features(task, source),
         draw=pictures.path_only,
         logs=False,
     )

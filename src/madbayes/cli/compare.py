@@ -28,23 +28,17 @@ def compare_files(
     """The whole of `madbayes compare`."""
     frames = [read(one), read(two)]
     places = [
-        _column(frame, name, option, path)
-        for frame, name, option, path in (
-            (frames[0], column1, "--column1", one),
-            (frames[1], column2, "--column2", two),
-        )
+        _column(frames[0], column1, "--column1", one),
+        _column(frames[1], column2, "--column2", two),
     ]
     a, b, how = _matched(frames, places)
     both = (a != "") & (b != "")
     if not both.any():
         raise UserError("No row has a cluster in both files.")
     a, b = a[both], b[both]
-    first, second = _in_order(a), _in_order(b)
-    counts = contingency_matrix(
-        np.searchsorted(first, a, sorter=np.argsort(first)),
-        np.searchsorted(second, b, sorter=np.argsort(second)),
-    )
-    counts = counts[np.argsort(np.argsort(first)), :][:, np.argsort(np.argsort(second))]
+    first, second = np.unique(a), np.unique(b)
+    rows, columns = _by_size(first), _by_size(second)
+    counts = contingency_matrix(a, b)[np.ix_(rows, columns)]
     summary = {
         "tool": "madbayes",
         "verb": "compare",
@@ -53,8 +47,8 @@ def compare_files(
         "matched_by": how,
         "nmi": float(normalized_mutual_info_score(a, b)),
         "ari": float(adjusted_rand_score(a, b)),
-        "labels1": first.tolist(),
-        "labels2": second.tolist(),
+        "labels1": first[rows].tolist(),
+        "labels2": second[columns].tolist(),
         "contingency": counts.tolist(),
     }
     voice.result(summary, lambda console: _show(console, summary))
@@ -104,13 +98,12 @@ def _matched(frames: list[Frame], places: list[int]) -> tuple[np.ndarray, np.nda
     return a, b, "order"
 
 
-def _in_order(labels: np.ndarray) -> np.ndarray:
-    """Different labels; numbers by size."""
-    found = np.unique(labels)
+def _by_size(labels: np.ndarray) -> np.ndarray:
+    """The order of different labels: numbers by size, text by the alphabet."""
     try:
-        return found[np.argsort(found.astype(float), kind="stable")]
+        return np.argsort(labels.astype(float), kind="stable")
     except ValueError:
-        return found
+        return np.arange(len(labels))
 
 
 def _show(console: Console, summary: dict[str, Any]) -> None:

@@ -12,22 +12,21 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet
 from rich.console import Console
-from rich.text import Text
 
-from madbayes._storage.prepared import Column, Prepared
-from madbayes.cli.fit import fitted
-from madbayes.cli.options import Output, Reading, command_line
+from madbayes.cli.fit import Answer, fitted
+from madbayes.cli.options import Output, Reading
 from madbayes.cli.prepare import resolve
-from madbayes.cli.results import describe, finish
+from madbayes.cli.results import finish, summarize, write_centers
 from madbayes.cli.run import explained
-from madbayes.cli.show import count
-from madbayes.cli.write import TOOL, all_or_nothing, check_folder, write_csv
-from madbayes.tables.cells import TableColumn as Described
-from madbayes.tables.errors import UserError, harmless
+from madbayes.cli.show import count, show, show_files
+from madbayes.cli.write import all_or_nothing, check_folder
+from madbayes.tables.cells import TableColumn
+from madbayes.tables.encoder import TableEncoder
+from madbayes.tables.errors import UserError
 from madbayes.tables.frame import Frame
+from madbayes.tables.pipeline import TablePipeline
+from madbayes.tables.recommend import Recommendation
 from madbayes.tables.scaling import why_scale
-
-CONNECT = "10s"
 
 
 def cluster_on_dask(
@@ -41,51 +40,43 @@ def cluster_on_dask(
         with connected(scheduler) as dd:
             table = opened(dd, reading)
             check_folder(output.out, output.force, name)
-            weight = None if reading.weights is None else table[reading.weights]
+            weight = {} if reading.weights is None else {"sample_weight": table[reading.weights]}
             names = chosen(table, reading)
-            X, mean, scale, notes = standardized(table[names], reading.standardize, model.metric)
-            voice.notes(notes)
+            X, encoder = standardized(table[names], reading.standardize, model.metric)
+            voice.notes(encoder.notes_)
             with all_or_nothing(output.out, output.force) as scratch:
                 with voice.progress(f"clustering on {scheduler}"):
-                    rows = X.to_dask_array()  # the names are kept beside the model
-                    model, more = fitted(model, rows, sample_weight=weight)
-                voice.notes(more)
+                    model, notes = fitted(model, X.to_dask_array(), **weight)
+                voice.notes(notes)
                 sizes = write_labels(scratch / "labels.parquet", model.labels_, model.n_clusters_)
-                vars(model).pop("labels_")
-                columns = tuple(Column(name) for name in names)
-                kept = Prepared(model, columns, mean, scale)
-                kept.save(scratch / "model.npz")
-                lines = zip(sizes.tolist(), kept.cluster_centers_.tolist(), strict=True)
-                write_csv(
-                    scratch / "centers.csv",
-                    ["cluster", "size", *names],
-                    ([c, size, *center] for c, (size, center) in enumerate(lines)),
+                answer = Answer(
+                    "cluster",
+                    model,
+                    np.broadcast_to(-1, sizes.sum()),  # they are on the workers
+                    number=int(model.n_clusters_),
+                    sizes=sizes,
+                    centers=encoder.in_units(model.cluster_centers_),
+                    penalty=getattr(model, "penalty_", None),
+                    penalty_from=penalty_from,
+                    objective=float(model.objective_),
+                    notes=(*encoder.notes_, *notes),
                 )
+                write_centers(scratch, answer, names)
+                vars(model).pop("labels_")
+                kept = TablePipeline([("table", encoder), ("clusters", model)])
+                kept.save(scratch / "model.npz")
                 summary: dict[str, Any] = {
-                    "tool": TOOL,
-                    "verb": "cluster",
-                    "file": name,
-                    "command": command_line(),
                     "n_rows": int(sizes.sum()),
                     "columns_used": names,
-                    "standardized": scale is not None,
-                    "n_clusters": model.n_clusters_,
-                    "sizes": sizes.tolist(),
-                    "penalty": getattr(model, "penalty_", None),
-                    "penalty_from": penalty_from,
-                    "objective": model.objective_,
-                    "evidence": describe(getattr(model, "evidence_", None)),
-                    "notes": [*notes, *more],
+                    "standardized": encoder.scale_ is not None,
+                    **summarize("cluster", name, None, answer),
                 }
                 finish(scratch, summary)
 
         def tell(console: Console) -> None:
-            found = f"{count(model.n_clusters_, 'cluster')} in {count(summary['n_rows'], 'row')}"
-            console.print(Text(found, style="bold"))
-            if hasattr(model, "evidence_"):
-                console.print(Text(harmless(model.evidence_.describe())))
-            written = ", ".join(summary["files"])
-            console.print(Text(harmless(f"Written to {output.out}: {written}")))
+            found = f"{count(answer.number, 'cluster')} in {count(summary['n_rows'], 'row')}"
+            show(console, answer, found, tuple(names), summary["standardized"])
+            show_files(console, output.out, summary)
 
         voice.result(summary, tell)
 
@@ -118,7 +109,7 @@ def connected(scheduler: str) -> Iterator[Any]:
     except ImportError:
         raise UserError('--scheduler needs Dask: pip install "madbayes[dask]"') from None
     try:
-        client = Client(scheduler, timeout=CONNECT)
+        client = Client(scheduler, timeout="10s")
     except (OSError, ValueError, TypeError) as error:
         raise UserError(
             f"--scheduler {scheduler}: no Dask scheduler answers there ({error}). Start one with "
@@ -167,24 +158,26 @@ def chosen(table: Any, reading: Reading) -> list[str]:
     return found
 
 
-def standardized(table: Any, how: str, metric: str) -> tuple[Any, Any, Any, list[str]]:
-    """The columns, scaled where the options or their spreads ask for it."""
+def standardized(table: Any, how: str, metric: str) -> tuple[Any, TableEncoder]:
+    """The columns, scaled where the options or their spreads ask for it, and how."""
     import dask
 
     mean, deviation = dask.compute(table.mean(), table.std(ddof=0))
+    columns = [TableColumn(str(name), "number") for name in table.columns]
     spread = {name: float(deviation[name]) for name in table.columns}
-    why = ""
-    if how == "auto" and metric == "euclidean":
-        why = why_scale([Described(name, "number") for name in spread], spread, True)
-    if not why and how != "yes":
-        return table, None, None, []
-    scale = np.array([value or 1.0 for value in spread.values()])
+    why = why_scale(columns, spread, True) if how == "auto" and metric == "euclidean" else ""
     center = mean.to_numpy(dtype=np.float64)
-    notes = [f"{why}; --standardize no turns that off"] if why else []
-    return table.map_partitions(scaled, center, scale), center, scale, notes
+    encoder = TableEncoder.of_columns(columns, None, None, center)
+    encoder.recommendation_ = Recommendation("numeric", "squared", "Dask tables hold numbers")
+    if not why and how != "yes":
+        return table, encoder
+    scale = np.array([value or 1.0 for value in spread.values()])
+    encoder.mean_, encoder.scale_, encoder.fill_ = center, scale, np.zeros_like(center)
+    encoder.notes_ = [f"{why}; --standardize no turns that off"] if why else []
+    return table.map_partitions(_scaled, center, scale), encoder
 
 
-def scaled(part: Any, center: np.ndarray, scale: np.ndarray) -> Any:
+def _scaled(part: Any, center: np.ndarray, scale: np.ndarray) -> Any:
     return (part.astype(np.float64) - center) / scale
 
 

@@ -20,11 +20,12 @@ def _installed() -> bool:
 
 def _drawn_rows(task: Task, answer: Answer) -> tuple[np.ndarray, np.ndarray | None]:
     """Two columns are drawn as in the file; principal components are of what was clustered."""
-    if task.table.values.shape[1] <= 2:
-        return task.table.values, answer.centers
-    if task.table.encoder.output == "mixed" or np.isnan(task.X).any():
-        return task.table.encoder.scaled(task.table.values), None
-    return task.X, getattr(answer.model, "cluster_centers_", None)
+    table = task.table
+    if table.units.shape[1] <= 2:
+        return table.units, answer.centers
+    if table.encoder.output == "mixed" or np.isnan(table.X).any():
+        return table.encoder.scaled(table.units), None
+    return table.X, getattr(answer.model, "cluster_centers_", None)
 
 
 def clusters(folder: Path, task: Task, answer: Answer, title: str) -> list[str]:

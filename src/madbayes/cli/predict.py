@@ -13,8 +13,8 @@ from rich.text import Text
 
 from madbayes._storage.prepared import Column as PreparedColumn
 from madbayes._storage.prepared import Prepared
-from madbayes.cli.fit import Answer, nearness, novelty, patterns
-from madbayes.cli.prepare import about_gaps, about_ids, identifiers, rows_with_gaps, strange_cells
+from madbayes.cli.fit import Answer, feature_rows, nearness, novelty
+from madbayes.cli.prepare import about_ids, named_column
 from madbayes.cli.results import label_rows
 from madbayes.cli.run import Voice
 from madbayes.cli.show import count
@@ -26,6 +26,7 @@ from madbayes.tables.errors import UserError, harmless
 from madbayes.tables.formats import called, given, read
 from madbayes.tables.frame import Frame
 from madbayes.tables.pipeline import TablePipeline
+from madbayes.tables.prepare import missing_cells, rows_with_gaps, strange_cells
 
 
 @dataclass(frozen=True)
@@ -57,9 +58,11 @@ def predict_file(voice: Voice, request: Request) -> None:
         voice.notes([*frame.notes, *notes, *about_ids(frame, request.id)])
         with voice.progress(f"predicting {count(len(values), 'row')}"):
             answer = answer_for(model, values, request.novel)
-        key, ids = identifiers(frame, request.id)
+        ids: Any = range(1, frame.n_rows + 1)
+        if request.id is not None:
+            ids = named_column(frame, request.id, "--id")
         heading, lines = label_rows(ids, rows, frame.n_rows, answer, unknown=-1)
-    top = [safe(str(cell)) for cell in (key, *heading)]
+    top = [safe(str(cell)) for cell in (request.id or "row", *heading)]
 
     def write(stream: Any) -> None:
         out = csv.writer(stream, lineterminator="\n")
@@ -155,8 +158,9 @@ def new_rows(
     bad = rows_with_gaps(units if wanted else values)
     bad = np.zeros(0, np.int64) if takes_gaps and not wanted else bad
     if bad.size and request.missing != "drop":
-        text = about_gaps(frame, units, encoder, bad, strange_cells(frame, encoder, request.na))
-        raise UserError(text.split(" --missing drop")[0] + " --missing drop gives them no cluster.")
+        strange = strange_cells(frame, encoder, request.na)
+        found = missing_cells(frame, units, encoder, bad, strange)
+        raise UserError(f"{found.place} --missing drop gives such rows no cluster.")
     rows = np.delete(np.arange(len(values)), bad)
     if not rows.size:
         raise UserError("Every row has a missing or infinite value; no row is left.")
@@ -168,11 +172,7 @@ def answer_for(model: TablePipeline, X: np.ndarray, novel: float | None) -> Answ
     inner = model.estimator
     try:
         if hasattr(inner, "components_"):
-            Z = np.asarray(inner.transform(X), dtype=bool)
-            answer = Answer("predict", inner, patterns(inner, Z), number=int(inner.n_components_))
-            answer.distance = np.sqrt(((X - Z @ inner.components_) ** 2).sum(axis=1))
-            answer.beside = {f"feature {k}": Z[:, k].astype(int) for k in range(Z.shape[1])}
-            return answer
+            return feature_rows("predict", inner, X, np.asarray(inner.transform(X), dtype=bool))
         nearest = np.asarray(inner.predict(X))
         answer = Answer("predict", inner, nearest, number=int(inner.n_clusters_))
         answer.distance, answer.second = nearness(inner, X, nearest)

@@ -17,9 +17,9 @@ from madbayes import show_progress
 from madbayes.cli import STOPPED, was_interrupted
 from madbayes.cli.fit import Answer
 from madbayes.cli.options import Output, Reading, Talk
-from madbayes.cli.prepare import Task, about_ids, load_task
+from madbayes.cli.prepare import Task, load_task
 from madbayes.cli.results import summarize, write_answer
-from madbayes.cli.show import count, show
+from madbayes.cli.show import count, show, show_files
 from madbayes.cli.write import all_or_nothing, as_json, check_folder
 from madbayes.tables.errors import UserError, harmless
 from madbayes.tables.formats import called, given
@@ -110,18 +110,15 @@ def table_verb(
     verb: str,
     reading: Reading,
     output: Output,
+    estimator: Any,
     fit: Callable[[Task], Answer],
     *,
     draw: Callable[[Path, Task, Answer, str], list[str]],
-    metric: str = "euclidean",
     by: str | None = None,
+    logs: bool = True,
     more: Callable[[Console, Answer], None] | None = None,
-    **takes: Any,
 ) -> None:
-    """Read a table, fit, write everything, and show what was found.
-
-    `takes` says which rows the estimator takes: `logs`, `gaps_from` and `mixed` of `prepare`.
-    """
+    """Read a table, fit, write everything, and show what was found."""
     with explained(output) as voice:
         reading.check()
         name = called(reading.file)
@@ -130,9 +127,9 @@ def table_verb(
         plot = verb == "path" if output.plot is None else output.plot
         with given(reading.file) as files:
             with voice.status(f"reading {name}"):
-                task = load_task(files, reading, metric, by, **takes)
-            voice.notes([*task.table.notes, *about_ids(task.frame, reading.id)])
-            n, d = task.X.shape
+                task = load_task(files, reading, estimator, by, logs)
+            voice.notes(task.notes)
+            n, d = task.table.X.shape
             with all_or_nothing(output.out, output.force) as scratch:
                 with voice.progress(f"clustering {count(n, 'row')} of {count(d, 'column')}"):
                     answer = fit(task)
@@ -140,18 +137,16 @@ def table_verb(
                 with voice.status("writing"):
                     headline = f"{name}: {count(answer.number, answer.of)}"
                     drawn = draw(scratch, task, answer, headline) if plot else []
-                    summary = summarize(verb, name, task.table, answer)
-                    write_answer(scratch, task, answer, output, summary, name)
-        table = task.table
+                    summary = summarize(verb, name, task, answer)
+                    write_answer(scratch, task, answer, output, summary)
 
         def tell(console: Console) -> None:
             shared = "" if by is None else f" shared by {count(len(answer.model.groups_), 'group')}"
             found = f"{count(answer.number, answer.of)}{shared} in {count(n, 'row')}"
-            show(console, answer, found, table.names, table.standardized)
+            show(console, answer, found, task.table.names, task.table.standardized)
             if more is not None:
                 more(console, answer)
-            written = ", ".join(summary["files"])
-            console.print(Text(harmless(f"Written to {output.out}: {written}")))
+            show_files(console, output.out, summary)
 
         voice.result(summary, tell)
         if plot and not drawn:

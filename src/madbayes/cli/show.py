@@ -1,5 +1,6 @@
 """What was found, for a person to read in a terminal."""
 
+from pathlib import Path
 from typing import Any
 
 from rich.console import Console
@@ -35,6 +36,10 @@ def show(
         console.print(
             Text(f"{what} are in the units of the file, the rest in standardized units.", "dim")
         )
+
+
+def show_files(console: Console, folder: Path, summary: dict[str, Any]) -> None:
+    console.print(Text(harmless(f"Written to {folder}: {', '.join(summary['files'])}")))
 
 
 def _fits(console: Console, table: RichTable) -> bool:

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from difflib import get_close_matches
 
 
-class UserError(Exception):
+class UserError(ValueError):
     """Shown without a traceback; the command ends with exit code 2."""
 
 
