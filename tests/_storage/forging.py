@@ -127,7 +127,7 @@ def mutant(header, arrays, path, rng):
 def use(model, rows):
     """Whatever a model can do with rows."""
     for name in ("predict", "transform", "score", "novelty_score", "score_samples", "partial_fit"):
-        if hasattr(type(model), name):
+        if hasattr(model, name):
             with warnings.catch_warnings(), np.errstate(all="ignore"):
                 warnings.simplefilter("ignore")
                 getattr(model, name)(rows)

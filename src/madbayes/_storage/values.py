@@ -6,7 +6,8 @@ what the letters in shapes stand for, and learns those that are met for the firs
 
 from dataclasses import dataclass
 from numbers import Integral, Real
-from typing import Any
+from types import NoneType, UnionType
+from typing import Any, Literal, get_args, get_origin
 
 import numpy as np
 import scipy.sparse as sp
@@ -173,6 +174,23 @@ class Pairs:
         for key, item in value.items():
             self.key.check(key, f"a key of {name}", sizes)
             self.value.check(item, f"{name}[{key!r}]", sizes)
+
+
+def of_type(hint: Any) -> Any:
+    """The description of the values of an annotation: `tuple[int, ...]`, `float | None`, …"""
+    origin, inner = get_origin(hint), get_args(hint)
+    if origin is UnionType and NoneType in inner:
+        (kind,) = (kind for kind in inner if kind is not NoneType)
+        return Maybe(of_type(kind))
+    if origin is Literal:
+        return Text(inner)
+    if origin in (tuple, list):
+        any_number = origin is list or inner[-1] is ...
+        return Several(tuple(of_type(kind) for kind in inner if kind is not ...), any_number)
+    if origin is dict:
+        return Pairs(*map(of_type, inner))
+    numbers = {int: whole(), float: any_real(), bool: flag(), str: Text(), Any: Is(object)}
+    return numbers.get(hint) or Is(origin or hint)
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,6 @@
-"""Text cells that are numbers: $1,234.00, 12%, 1.234,56, (5), and cells that stand for nothing."""
+"""Text cells that are numbers: $1,234.00, 12%, 1.234,56, (5), 70 kg; and cells without a value."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -11,11 +12,9 @@ import pyarrow.compute as pc
 MISSING = ("", "na", "n/a", "#n/a", "nan", "-nan", "null", "none", "nil", "#null!", "#na", "<na>")
 
 PLAIN = r"^[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?$"
-POINT = r"^[-+]?[1-9]\d{0,2}([,'  ]\d{3})+(\.\d+)?$"  # 1,234.5 and 1'234.5
-COMMA = r"^[-+]?(\d{1,3}([.'  ]\d{3})+(,\d+)?|\d+,\d*)$"  # 1.234,5 and 3,14
-INFINITE = r"^[-+]?inf(inity)?$"
-DRESS = r"^\(?[$€£¥]?|[$€£¥%]?\)?$"  # around the digits
-MOSTLY = 0.5  # a column is one of numbers when so many of its cells are
+WITH_POINT = rf"{PLAIN}|^[-+]?[1-9]\d{{0,2}}([,'  ]\d{{3}})+(\.\d+)?$"  # 1,234.5 and 1'234.5
+WITH_COMMA = r"^[-+]?(\d{1,3}([.'  ]\d{3})+(,\d+)?|\d+,\d*|\d+)$"  # 1.234,5 and 3,14
+MONEY = "([$€£¥]|usd|eur|gbp|chf|jpy|cny|inr|cad|aud|sek|nok|dkk|pln)"
 
 
 @dataclass(frozen=True)
@@ -28,9 +27,9 @@ class Numbers:
 
     @property
     def mostly(self) -> bool:
-        """Whether this is a column of numbers."""
+        """Whether this is a column of numbers: at least half of the cells are."""
         filled = int(np.isfinite(self.values).sum())
-        return filled > 0 and filled >= MOSTLY * (filled + self.strange.size)
+        return filled > 0 and filled >= self.strange.size
 
 
 def from_text(column: pa.ChunkedArray, na: Sequence[str] = (), comma: bool = False) -> Numbers:
@@ -41,44 +40,34 @@ def from_text(column: pa.ChunkedArray, na: Sequence[str] = (), comma: bool = Fal
     text = pc.utf8_trim_whitespace(column.cast(pa.string()))
     lower = pc.utf8_lower(text)
     gone = {*MISSING, *(word.strip().lower() for word in na)}
-    missing = pc.or_kleene(pc.is_null(text), pc.is_in(lower, value_set=pa.array(sorted(gone))))
-    missing = pc.fill_null(missing, True)
-    bare = pc.replace_substring_regex(lower, DRESS, "")
-    bare = pc.replace_substring_regex(bare, r"^\s*([-+]?)\s*[$€£¥]\s*|\s*[€$£¥%]$", r"\1")
-    bare = pc.utf8_trim_whitespace(bare)
-    negative = pc.fill_null(pc.match_substring_regex(text, r"^\(.*\)$"), False)
+    missing = pc.is_in(lower, value_set=pa.array(sorted(gone)))
+    missing = pc.or_(pc.is_null(text), pc.fill_null(missing, True))
+    cells = pc.if_else(missing, pa.scalar(None, pa.string()), lower)
+    cells = pc.replace_substring_regex(cells, r"^\((.*)\)$", r"\1")
+    cells = pc.replace_substring_regex(cells, rf"^([-+]?)\s*{MONEY}\s*|\s*({MONEY}|%)$", r"\1")
+    cells = pc.replace_substring_regex(cells, rf"\s*{_unit(cells)}$", "")
 
-    plain = _matches(bare, PLAIN)
-    with_point = pc.or_(plain, _matches(bare, POINT))
-    with_comma = pc.or_(_matches(bare, COMMA), _matches(bare, r"^[-+]?\d+$"))
-    more = pc.sum(with_comma).as_py() - pc.sum(with_point).as_py()
+    with_point, with_comma = _matches(cells, WITH_POINT), _matches(cells, WITH_COMMA)
+    more = (pc.sum(with_comma).as_py() or 0) - (pc.sum(with_point).as_py() or 0)
     comma = more > 0 or (comma and more == 0)
-    infinite = _matches(bare, INFINITE)
-    good = pc.or_(with_comma if comma else with_point, infinite)
-    digits = pc.replace_substring_regex(bare, r"[.'  ]" if comma else r"[,'  ]", "")
+    good = pc.or_(with_comma if comma else with_point, _matches(cells, r"^[-+]?inf(inity)?$"))
+    digits = pc.replace_substring_regex(cells, r"[.'  ]" if comma else r"[,'  ]", "")
     digits = pc.replace_substring(digits, ",", ".") if comma else digits
-    usable = pc.and_(good, pc.invert(missing))
-    numbers = pc.if_else(usable, digits, None).cast(pa.float64())
+    numbers = pc.if_else(good, digits, None).cast(pa.float64())
     values = np.array(numbers.to_numpy(), dtype=np.float64)
-    values[np.asarray(negative) & np.asarray(usable)] *= -1
+    values[np.asarray(_matches(text, r"^\(.*\)$")) & np.asarray(good)] *= -1
     strange = np.flatnonzero(~np.asarray(good) & ~np.asarray(missing))
-    return Numbers(values, strange, _how(text, lower, usable, values))
+    odd = np.flatnonzero(np.isfinite(values) & ~np.asarray(_matches(lower, PLAIN)))
+    note = f"{text[int(odd[0])].as_py()!r} was read as {values[odd[0]]:.15g}" if odd.size else ""
+    return Numbers(values, strange, note)
 
 
 def _matches(column: pa.ChunkedArray, pattern: str) -> pa.ChunkedArray:
     return pc.fill_null(pc.match_substring_regex(column, pattern), False)
 
 
-def _how(
-    text: pa.ChunkedArray,
-    lower: pa.ChunkedArray,
-    usable: pa.ChunkedArray,
-    values: np.ndarray,
-) -> str:
-    """ "read '$1,234.00' as 1234", by the first cell that is not plain."""
-    odd = np.asarray(pc.and_(usable, pc.invert(_matches(lower, PLAIN))))
-    odd &= np.isfinite(values)
-    if not odd.any():
-        return ""
-    at = int(np.argmax(odd))
-    return f"{text[at].as_py()!r} was read as {values[at]:.15g}"
+def _unit(cells: pa.ChunkedArray) -> str:
+    """The word behind the number in every cell that is not missing (kg, cm); empty if none is."""
+    ends = pc.unique(pc.replace_substring_regex(cells, r"^[-+]?[\d.,'  ]*\d\s*", "").drop_null())
+    word = ends[0].as_py() if len(ends) == 1 else ""
+    return re.escape(word) if re.fullmatch(r"[^\W\d_]{1,8}|[°µ\w/²³]{1,8}", word) else ""
