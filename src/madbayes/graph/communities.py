@@ -32,14 +32,12 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.utils.extmath import randomized_svd
 
-from madbayes.graph.descent import modularity
 from madbayes.graph.input import connected_part
 from madbayes.graph.knn_graph import KnnGraph, adjacency, mean_distance, most_neighbours
 from madbayes.graph.levels import Graph, contracted
 from madbayes.graph.neighbors import Neighbours
 from madbayes.graph.path import find_path
-from madbayes.graph.planted import gather
-from madbayes.graph.search import measure
+from madbayes.graph.planted import gather, modularity
 from madbayes.graph.valley_test import WEAK
 from madbayes.howmany.staircase import Choice, NestedLabels, Staircase, in_words
 
@@ -127,7 +125,7 @@ def communities_of_graph(
         f"links keep to them, and {agreement:.2f} of them come back without a tenth of the links"
     )
     new = with_parts(labels, order, parts)
-    return new, staircase_of(A, new, before, modularity(graph, found.taken), reason)
+    return new, staircase_of(A, new, before, modularity(graph, found.taken.labels), reason)
 
 
 def growth(graph: Graph) -> float:
@@ -233,4 +231,4 @@ def communities(A: sp.csr_array) -> tuple[float, np.ndarray]:
     if not used.size:
         return 0.0, labels
     labels[used] = found = gather(graph)
-    return modularity(graph, measure(graph, found)), labels
+    return modularity(graph, found), labels

@@ -58,9 +58,9 @@ def common_parts(one, other, head, labels, first, after):
 
 
 @kernel
-def reorder(indptr, indices, data, order, place, begin, end, new_indptr, new_indices, new_data):
-    """Rows `begin` to `end` of the same graph in another order: node i comes to `place[i]`."""
-    for r in range(begin, end):
+def reorder(indptr, indices, data, order, place, new_indptr, new_indices, new_data):
+    """The same graph in another order: node i comes to `place[i]`."""
+    for r in range(order.size):
         i = order[r]
         filled = new_indptr[r]
         for e in range(indptr[i], indptr[i + 1]):
@@ -87,32 +87,16 @@ def sort_nodes(z, start, order):
 
 @kernel
 def contract(
-    indptr,
-    indices,
-    data,
-    w,
-    z,
-    start,
-    order,
-    first_cluster,
-    last_cluster,
-    filled,
-    inner,
-    slot,
-    there,
-    new_indptr,
-    new_indices,
-    new_data,
-    new,
+    indptr, indices, data, w, z, start, order, slot, there, new_indptr, new_indices, new_data, new
 ):
     """The graph whose nodes are the clusters, and `new`: their links to others and weights.
 
-    Of the rows from `first_cluster` to `last_cluster`; they are written from `filled` on, and the
-    place after the last one is returned. `start` and `order`: the nodes of each cluster. `slot`,
-    full of -1: where the links of the present cluster to each other one are summed, and at `inner`
-    those within. `there` is room for one number for each node.
+    Returns the number of half-edges. `start` and `order`: the nodes of each cluster. `slot`, full
+    of -1: where the links of the present cluster to each other one are summed; those within are
+    summed in the last place. `there` is room for one number for each node.
     """
-    for c in range(first_cluster, last_cluster):
+    filled, inner = 0, new_data.size - 1
+    for c in range(start.size - 1):
         begin = filled
         slot[c] = inner  # one branch less
         weight, outside = 0.0, 0.0

@@ -169,10 +169,3 @@ def merging(graph: Graph) -> float:
     both = (graph.delta[p] + graph.delta[q] - 2 * graph.data) / (graph.w[p] + graph.w[q])
     terms = graph.delta / graph.w
     return float((terms[p] + terms[q] - both).max(initial=0.0))
-
-
-def modularity(graph: Graph, division: Division) -> float:
-    """Links inside minus those expected, loops left out."""
-    degree = np.bincount(division.labels, graph.delta, minlength=division.k)
-    total = degree.sum() or 1.0
-    return float(((degree - division.cut) / total - (degree / total) ** 2).sum())

@@ -98,9 +98,8 @@ class GraphCut(SaveMixin, LayersMixin, CallbacksMixin, ClusterMixin, BaseEstimat
         Seed for the order in which nodes are visited by "search" at a given resolution. With "auto"
         that order follows from the graph.
     n_jobs : int or None
-        Threads for the repetitions that find the resolution of graphs of 10,000 edges and more, and
-        for half of the work of large ones; None and -1 use all cores. The result is the same for
-        any number.
+        Threads for the repetitions that find the resolution of graphs of 10,000 edges and more;
+        None and -1 use all cores. The result is the same for any number.
 
     Attributes
     ----------

@@ -27,10 +27,10 @@ import numpy as np
 
 from madbayes._rows.progress import Stage
 from madbayes._rows.threads import together
-from madbayes.graph.descent import Division
+from madbayes.graph.descent import Division, common
 from madbayes.graph.fringe import FRINGE_SIZE
-from madbayes.graph.levels import Graph, by_cluster, no_links
-from madbayes.graph.modularity_kernels import hold_out, pairs_together
+from madbayes.graph.levels import Graph, no_links
+from madbayes.graph.modularity_kernels import hold_out
 from madbayes.graph.planted import ladder
 
 FOLDS = 10  # parts of the edges, each of which can be held out
@@ -181,12 +181,11 @@ def agreed(rest: Graph, found: Division, full: Division) -> tuple[float, float]:
 def adjusted_rand(one: np.ndarray, other: np.ndarray) -> float:
     """Hubert & Arabie's index of two divisions (scikit-learn's is slow for few nodes)."""
 
-    def pairs(size: np.ndarray) -> float:
+    def pairs(labels: np.ndarray) -> float:
+        size = np.bincount(labels)
         return float((size * (size - 1.0)).sum())
 
-    a, b = pairs(np.bincount(one)), pairs(np.bincount(other))
-    start, order = by_cluster(one, int(one.max()) + 1)
-    both = pairs_together(start, order, other, np.zeros(int(other.max()) + 1, np.int64))
+    a, b, both = pairs(one), pairs(other), pairs(common(one, other)[0])
     n = one.size
     expected = a * b / max(n * (n - 1.0), 1.0)
     highest = (a + b) / 2

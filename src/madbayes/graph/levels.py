@@ -5,29 +5,25 @@ always the neighbours of those that moved. A sweep takes nodes in the order in w
 in memory: any other order is slow where the graph is larger than the cache (docs/adr/0011).
 """
 
-from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 
-from madbayes._rows.threads import patient, shares, together
+from madbayes._rows.threads import patient
 from madbayes.graph.cut_kernels import contract, reorder, sort_nodes
-from madbayes.graph.move_kernels import CUT, WEIGHT, close_gaps, count_nodes, restless, settle
+from madbayes.graph.move_kernels import CUT, WEIGHT, close_gaps, count_nodes, settle
 
 # Looks at each node, on average, before going on to the next θ. With 2 a fit is up to a tenth
 # faster, and the objective 0.01 to 0.09 % higher.
 LOOKS = 4
 # Share of the nodes: if fewer merged, another level is not worth its contraction.
 FEW_MERGED = 0.05
-# Looks at a link: a kernel with fewer is done before anybody presses Ctrl-C.
-BRIEF_LOOKS = 2**22
-# Half-edges: in smaller graphs threads and short cuts are not worth it.
+# Half-edges of a graph whose first merge is on one level, since the next θ goes on from there. With
+# all levels a fit of a million edges takes a fifth longer.
 LARGE_GRAPH = 2**18
 # Clusters whose sums the cache holds, whatever the order of the nodes.
 CACHED_CLUSTERS = 8192
-# Half-edges for a thread: with fewer it is not worth waking.
-HALF_EDGES_PER_THREAD = 2**17
 
 
 class Graph(NamedTuple):
@@ -46,6 +42,10 @@ class Graph(NamedTuple):
     def matrix(self) -> sp.csr_array:
         """The links as a matrix; it shares their memory."""
         return sp.csr_array((self.data, self.indices, self.indptr), shape=(self.n, self.n))
+
+    def is_brief(self, looks: int) -> bool:
+        """Whether so many looks at each node are done before anybody presses Ctrl-C."""
+        return self.indices.size * looks < 2**22
 
     @property
     def unit(self) -> float:
@@ -83,29 +83,15 @@ class Parts:
         """Nodes move while that lowers F, first those `asked`: how often, and if no other would."""
         graph = self.graph
         if asked is None:
-            asked = self.restless(theta)
+            asked = np.ones(graph.n, np.uint8)
         state = self.z, self.sums, self.N, self.k, *self.room
-        brief = graph.indices.size * looks < BRIEF_LOOKS
+        limit = looks * graph.n
         moves, settled = patient(
-            settle, *graph, *state, theta, asked, exact, looks * graph.n, brief=brief
+            settle, *graph, *state, theta, asked, exact, limit, brief=graph.is_brief(looks)
         )
         if moves:
             self.k = close_gaps(self.z, self.sums, self.N, self.room[2])
         return moves, settled
-
-    def restless(self, theta: float) -> np.ndarray:
-        """Who is asked: of a large graph with few clusters, where hardly anybody moves, those who
-        would. Threads find that out; each needs room for the links to all clusters."""
-        graph = self.graph
-        asked = np.ones(graph.n, np.uint8)
-        if graph.indices.size >= LARGE_GRAPH and self.k <= CACHED_CLUSTERS:
-
-            def part(share: tuple[int, int]) -> None:
-                room = np.zeros(self.k), np.empty(graph.n, np.int32)
-                restless(*graph, self.z, self.sums, self.N, theta, *share, *room, asked)
-
-            together(part, rows_for_threads(graph))
-        return asked
 
     def adopt(self, higher: "Parts") -> None:
         """Merge clusters as `higher` has them."""
@@ -134,34 +120,13 @@ def by_cluster(labels: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def contracted(graph: Graph, labels: np.ndarray, k: int) -> Graph:
-    """The graph whose nodes are the clusters. Threads share them: each row is for itself."""
+    """The graph whose nodes are the clusters."""
     size = graph.indices.size
-    each = shares(size, HALF_EDGES_PER_THREAD)
-    links = no_links(k, size + len(each), graph.data.dtype)  # one more for what is within
+    indptr, indices, data = no_links(k, size + 1, graph.data.dtype)  # one more for what is within
     sums, (start, order) = np.empty((2, k)), by_cluster(labels, k)
-    clusters, begins = [(0, k)], [0]
-    if len(each) > 1:
-        most = np.r_[0, np.cumsum(np.diff(graph.indptr)[order])][start]  # if no links are joined
-        ends = [*np.searchsorted(most, [begin for begin, _ in each]), k]
-        clusters = list(pairwise(ends))
-        begins = [int(most[first]) for first, _ in clusters]
-
-    def part(i: int) -> int:
-        room = np.full(k, -1, np.int32), np.empty(graph.n, np.int32)
-        nodes = start, order, *clusters[i], begins[i], size + i
-        return contract(*graph[:3], graph.w, labels, *nodes, *room, *links, sums)
-
-    parts = range(len(each))
-    filled = 0
-    for (first, last), begin, end in zip(clusters, begins, together(part, parts), strict=True):
-        if begin > filled:  # close the gap
-            links[0][first + 1 : last + 1] -= begin - filled
-            for at in range(begin, end, HALF_EDGES_PER_THREAD):
-                here, to = slice(at, min(at + HALF_EDGES_PER_THREAD, end)), at - begin + filled
-                for values in links[1:]:
-                    values[to : to + here.stop - at] = values[here]
-        filled += end - begin
-    return Graph(links[0], links[1][:filled], links[2][:filled], *sums)
+    room = np.full(k, -1, np.int32), np.empty(graph.n, np.int32)
+    filled = contract(*graph[:3], graph.w, labels, start, order, *room, indptr, indices, data, sums)
+    return Graph(indptr, indices[:filled], data[:filled], *sums)
 
 
 def no_links(n: int, size: int, dtype: np.dtype) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -175,13 +140,8 @@ def reordered(graph: Graph, order: np.ndarray) -> tuple[Graph, np.ndarray]:
     place[order] = np.arange(graph.n, dtype=np.int32)
     links = no_links(graph.n, graph.indices.size, graph.data.dtype)
     np.cumsum(np.diff(graph.indptr)[order], out=links[0][1:])
-    rows = rows_for_threads(graph)
-    together(lambda share: reorder(*graph[:3], order, place, *share, *links), rows)
+    reorder(*graph[:3], order, place, *links)
     return Graph(*links, graph.delta[order], graph.w[order]), place
-
-
-def rows_for_threads(graph: Graph) -> list[tuple[int, int]]:
-    return shares(graph.n, max(1, HALF_EDGES_PER_THREAD * graph.n // max(graph.indices.size, 1)))
 
 
 def gather(graph: Graph, theta: float, *, levels: bool = True) -> Parts:

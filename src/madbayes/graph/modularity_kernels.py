@@ -1,5 +1,5 @@
 """Kernels of `planted.py`, `held_out.py` and `fringe.py`: moves that raise the modularity, edges
-held out, pairs of nodes, connected components, hashes of surroundings, leaves folded."""
+held out, connected components, hashes of surroundings, leaves folded."""
 
 import numpy as np
 
@@ -88,24 +88,6 @@ def hold_out(indptr, indices, data, fold, folds, new_indptr, new_indices, new_da
                 held += 1
         new_indptr[i + 1] = kept
     return kept, held
-
-
-@kernel
-def pairs_together(start, order, other, count):
-    """Ordered pairs of nodes that are together in two divisions.
-
-    The nodes of each cluster of the one are in `order` from `start`; `other` are the labels of the
-    other, `count` has a 0 for each of its clusters.
-    """
-    pairs = 0.0
-    for c in range(start.size - 1):
-        for m in range(start[c], start[c + 1]):
-            label = other[order[m]]
-            pairs += 2 * count[label]
-            count[label] += 1
-        for m in range(start[c], start[c + 1]):
-            count[other[order[m]]] = 0
-    return pairs
 
 
 @kernel

@@ -134,39 +134,6 @@ def settle(
 
 
 @kernel
-def restless(indptr, indices, data, delta, w, z, sums, N, theta, begin, end, links, there, asked):
-    """Which nodes from `begin` to `end` would move, as things are; the others need not be `asked`.
-
-    The same look as that of `settle`. `links`, full of 0, has room for each cluster, `there` for
-    each node.
-    """
-    for i in range(begin, end):
-        asked[i] = 0
-        first, last, p = indptr[i], indptr[i + 1], z[i]
-        d, wi = delta[i], w[i]
-        if look_around(indices, z, first, last, p, there) == 0 and d >= theta * wi:
-            continue
-        for e in range(first, last):
-            links[there[e - first]] += data[e]
-        weight, phi = sums[p, WEIGHT], sums[p, RATIO]
-        leaving, lowest = np.inf, np.inf
-        if N[p] == 1:
-            leaving = theta - phi
-        elif weight - wi > 1e-14 * weight:
-            leaving = (sums[p, CUT] + 2.0 * links[p] - d) / (weight - wi) - phi
-            lowest = d / wi - theta
-        links[p] = -np.inf
-        for e in range(first, last):
-            c = there[e - first]
-            change = (sums[c, CUT] + d - 2.0 * links[c]) / (sums[c, WEIGHT] + wi)
-            lowest = min(lowest, change - sums[c, RATIO])
-        for e in range(first, last):
-            links[there[e - first]] = 0.0
-        links[p] = 0.0
-        asked[i] = leaving + lowest < -TOL * (theta + phi + d / wi)
-
-
-@kernel
 def count_nodes(z, k, cut, weight, sums, N):
     """`sums` and N of the clusters 0 … k-1; the other slots are empty."""
     for c in range(k):

@@ -150,7 +150,9 @@ def pieces_only(number: int, n_aside: int) -> Choice:
         1.0,
         in_words(support),
         support,
-        "the connected pieces: communities inside of them would not predict edges held out",
+        "the connected pieces: communities inside of them would not predict edges held out"
+        if number
+        else "the graph has no edges",
         n_isolated=n_aside,
         of="community",
     )

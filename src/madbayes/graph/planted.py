@@ -24,7 +24,6 @@ from madbayes._rows.threads import patient, together
 from madbayes.graph.cut_kernels import renumber
 from madbayes.graph.descent import REORDER_RATIO, Division, common
 from madbayes.graph.levels import (
-    BRIEF_LOOKS,
     CACHED_CLUSTERS,
     FEW_MERGED,
     LOOKS,
@@ -131,7 +130,7 @@ def moved(
     sums = np.zeros((graph.n, 2))
     sums[:, 0] = np.bincount(z, graph.w, minlength=graph.n)
     asked = np.ones(graph.n, np.uint8) if asked is None else asked.astype(np.uint8)
-    brief, there = LOOKS * graph.indices.size < BRIEF_LOOKS, np.empty(graph.n, np.int32)
+    there, brief = np.empty(graph.n, np.int32), graph.is_brief(LOOKS)
     moves = patient(rise, *graph[:3], graph.w, z, sums, there, gamma, asked, brief=brief)
     renumber(z, np.full(graph.n, -1, np.int32))
     return z, moves
