@@ -565,6 +565,21 @@ def test_estimators_count_gaps_of_pandas_own_numbers():
         madbayes.DPMeans().fit(table)
 
 
+@pytest.mark.parametrize(
+    ("column", "message"),
+    [
+        (pd.Series([pd.NA, 1.0, 2.0, pd.NA], dtype=object), "has 2 missing cells"),
+        (pd.Series(pd.date_range("2021-01-01", periods=4)), "holds dates"),
+        (pd.Series([pd.Timestamp("2021-01-01"), 1, 2, 3], dtype=object), "holds dates"),
+    ],
+)
+@pytest.mark.parametrize("estimator", [madbayes.DPMeans(), madbayes.NeighborCut()])
+def test_estimators_name_columns_that_numpy_cannot_read(estimator, column, message):
+    table = pd.DataFrame({"fine": [1.0, 2.0, 3.0, 4.0], "odd": column})
+    with pytest.raises(ValueError, match=rf"(?s)Column 'odd' {message}.*madbayes\.TableEncoder"):
+        estimator.fit(table)
+
+
 def test_new_rows_may_have_gaps_that_the_explored_table_had_not():
     X = np.repeat([[0.0, 0.0], [9.0, 0.0]], 40, axis=0)
     X += np.random.default_rng(0).normal(size=X.shape)

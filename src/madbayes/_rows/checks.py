@@ -4,6 +4,7 @@ Messages name the parameter, the value received, what is accepted, and the way o
 """
 
 import warnings
+from datetime import date
 from numbers import Integral, Real
 from typing import Any
 
@@ -38,7 +39,7 @@ def check_rows(estimator: BaseEstimator, X: Any, *, reset: bool = True) -> Any:
     with np.errstate(over="ignore", invalid="ignore"):  # the sum that tells whether all are finite
         try:
             X = validate_data(estimator, X, reset=reset, accept_sparse="csr", dtype=DTYPES)
-        except ValueError as error:
+        except (ValueError, TypeError) as error:
             if hint := column_without_numbers(X):
                 raise ValueError(f"{error}\n{hint}") from error
             raise
@@ -46,7 +47,7 @@ def check_rows(estimator: BaseEstimator, X: Any, *, reset: bool = True) -> Any:
 
 
 def column_without_numbers(X: Any) -> str:
-    """A sentence that names the column with text or missing values, and what reads such tables.
+    """A sentence that names the column with text, dates or missing values, and what reads it.
 
     It is empty if there is no such column.
     """
@@ -59,6 +60,8 @@ def column_without_numbers(X: Any) -> str:
         "madbayes.TableEncoder turns them into numbers."
     )
     for name, column in zip(names, cells.T, strict=True):
+        if any(isinstance(cell, date | np.datetime64) for cell in column[:100]):
+            return f"Column {name!r} holds dates: {way}"
         if column.dtype.kind in "OUS":
             text = [cell for cell in column.tolist() if isinstance(cell, str)]
             if text:
