@@ -406,8 +406,9 @@ class Partition:
     def state(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, list[Tally]]:
         """Labels, upper bounds, lower bounds and sums, for a checkpoint."""
         states = self.executor.fetch(self._states)
-        parts = zip(*((s.labels, s.upper, s.lower) for s in states), strict=True)
-        labels, upper, lower = map(np.concatenate, parts)
+        labels = np.concatenate([state.labels for state in states])
+        upper = np.concatenate([state.upper for state in states])
+        lower = segment.join_lower([state.lower for state in states])
         tallies = [room_for(state.tallies, self._k) for state in states]
         return labels, upper, lower, [tally for share in tallies for tally in share]
 

@@ -207,9 +207,20 @@ def join_states(share: Share, parts: list[tuple[State, int, int]]) -> State:
     pieces = [[array[a:b] for array in state[:4]] for state, a, b in parts]
     if any(len(piece[3]) != len(piece[0]) for piece in pieces):
         pieces = [[*piece[:3], NO_FLAGS] for piece in pieces]
-    labels, upper, lower, far = (np.concatenate(column) for column in zip(*pieces, strict=True))
+    labels, upper, _, far = (np.concatenate(column) for column in zip(*pieces, strict=True))
+    lower = join_lower([piece[2] for piece in pieces])
     columns = parts[0][0].tallies[0].sums.shape[1]
     return State(labels, upper, lower, far, [empty_tally(0, columns) for _ in share.cuts])
+
+
+def join_lower(parts: list[np.ndarray]) -> np.ndarray:
+    """The lower bounds of several shares.
+
+    Passes over a part of the rows can leave shares with bounds for different numbers of groups.
+    Such bounds are not used any more, so none are kept.
+    """
+    same = len({part.shape[1] for part in parts}) == 1
+    return np.concatenate(parts if same else [part[:, :0] for part in parts])
 
 
 # Functions that only read a state
