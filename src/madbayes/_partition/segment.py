@@ -207,8 +207,8 @@ def join_states(share: Share, parts: list[tuple[State, int, int]]) -> State:
     pieces = [[array[a:b] for array in state[:4]] for state, a, b in parts]
     if any(len(piece[3]) != len(piece[0]) for piece in pieces):
         pieces = [[*piece[:3], NO_FLAGS] for piece in pieces]
-    labels, upper, _, far = (np.concatenate(column) for column in zip(*pieces, strict=True))
     lower = join_lower([piece[2] for piece in pieces])
+    labels, upper, far = (np.concatenate([piece[e] for piece in pieces]) for e in (0, 1, 3))
     columns = parts[0][0].tallies[0].sums.shape[1]
     return State(labels, upper, lower, far, [empty_tally(0, columns) for _ in share.cuts])
 
