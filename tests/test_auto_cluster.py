@@ -4,10 +4,11 @@ import numpy as np
 import pytest
 from sklearn.datasets import make_blobs, make_moons
 from sklearn.metrics import adjusted_rand_score
+from sklearn.pipeline import make_pipeline
 
 import madbayes
 from madbayes import AutoCluster, DPMeans, NeighborCut
-from madbayes.howmany.densities import explain, gaussian_density, kernel_density, loss_by_shape
+from madbayes.howmany.densities import explain, gaussian_density, kernel_density
 
 
 def long_clusters(seed=0):
@@ -52,6 +53,13 @@ def test_the_order_of_rows_does_not_matter(kind):
     assert adjusted_rand_score(one.labels_[order], other.labels_) > 0.98
 
 
+def test_a_hint_of_one_gives_one_cluster():
+    for centers in ([[0, 0], [8, 8]], [[0, 0], [8, 8], [0, 9], [9, 0]]):
+        X, _ = make_blobs(300, centers=centers, random_state=0)
+        assert NeighborCut(n_clusters_hint=1).fit(X).n_clusters_ > 1  # its graph is in pieces
+        assert AutoCluster(n_clusters_hint=1, random_state=0).fit(X).n_clusters_ == 1
+
+
 def test_a_given_shape_is_that_estimator():
     X, _ = kinds()["round"]
     for shape, estimator in (("round", DPMeans), ("any", NeighborCut)):
@@ -73,6 +81,21 @@ def test_predict_novelty_and_files(tmp_path):
         again = madbayes.load(tmp_path / f"{kind}.npz")
         np.testing.assert_array_equal(again.predict(X), model.predict(X))
         assert again.shape_ == model.shape_ and again.candidates_ == model.candidates_
+
+
+def test_distances_to_centres_are_a_table_with_named_columns():
+    pytest.importorskip("pandas")
+    X, _ = kinds()["round"]
+    model = AutoCluster(random_state=0).set_output(transform="pandas")
+    table = make_pipeline(model, "passthrough").fit_transform(X)
+    assert table.columns.tolist() == [f"autocluster{c}" for c in range(6)]
+    np.testing.assert_array_equal(model.labels_, table.to_numpy().argmin(axis=1))
+
+
+def test_clusters_without_centres_have_no_distances_to_them():
+    X, _ = kinds()["any"]
+    assert not hasattr(AutoCluster("any"), "transform")
+    assert not hasattr(AutoCluster(random_state=0).fit(X), "transform")
 
 
 def test_few_rows_and_sparse_rows():
@@ -129,8 +152,8 @@ def test_round_clusters_are_not_fitted_where_they_cannot_win():
 def test_rounded_rows_have_no_endless_density():
     r = np.random.default_rng(0)
     X = np.round(r.normal(size=(800, 3)) + 8 * np.repeat(np.eye(3)[[0, 1]], 400, axis=0))
-    loss = loss_by_shape(X, np.repeat([0, 1], 400))
-    assert abs(loss) < 0.3
+    found = explain(X, {"round": np.repeat([0, 1], 400), "any": np.zeros(800, int)})
+    assert abs(found["any"] - found["round"]) < 0.3
     assert DPMeans(random_state=0).fit(X).evidence_.strength == "strong"
 
 

@@ -143,6 +143,8 @@ def test_evidence_says_what_was_done_and_is_forgotten():
             assert model.evidence_.penalty == model.penalty_ > 0
             assert model.path_.best() == model.evidence_
     assert 4 <= chosen(n_clusters_hint=6).fit(X).n_clusters_ <= 9
+    whole = chosen(n_clusters_hint=1).fit(X)
+    assert (whole.n_clusters_, whole.evidence_.reason) == (1, "no other number was allowed")
     model = chosen().fit(X)
     assert model.n_clusters_ == 3
     for options in ({"n_clusters": 3}, {"penalty": 9.0}):

@@ -24,7 +24,12 @@ from typing import Any, Literal, Self
 
 import numpy as np
 import scipy.sparse as sp
-from sklearn.base import BaseEstimator, ClusterMixin
+from sklearn.base import (
+    BaseEstimator,
+    ClassNamePrefixFeaturesOutMixin,
+    ClusterMixin,
+    TransformerMixin,
+)
 from sklearn.decomposition import TruncatedSVD
 from sklearn.metrics import adjusted_rand_score
 from sklearn.utils.metaestimators import available_if
@@ -67,15 +72,23 @@ class Candidate:
 
 
 def offers(name: str) -> Any:
-    """Whether the estimator that won has this method."""
+    """Whether the estimator that won has this method; before the fit, whether one might."""
 
     def check(self: Any) -> bool:
-        return hasattr(getattr(self, "model_", None), name)
+        model = getattr(self, "model_", SHAPES.get(self.shape))
+        return model is None or hasattr(model, name)
 
     return check
 
 
-class AutoCluster(SaveMixin, CallbacksMixin, ClusterMixin, BaseEstimator):
+class AutoCluster(
+    SaveMixin,
+    CallbacksMixin,
+    ClassNamePrefixFeaturesOutMixin,
+    TransformerMixin,
+    ClusterMixin,
+    BaseEstimator,
+):
     """Clusters of any shape, their number and their shape found.
 
     Fits `NeighborCut`, `EllipticalMeans` and `DPMeans` (the last where it could win) and takes the
@@ -156,7 +169,8 @@ class AutoCluster(SaveMixin, CallbacksMixin, ClusterMixin, BaseEstimator):
         if len(models) > 1:
             labels = {shape: model.labels_ for shape, model in models.items()}
             densities = explain(in_few_columns(rows), labels)  # 2.
-        self.shape_ = simplest(models, choose(models, densities))  # 3., 4.
+        able = near_hint(models, self.n_clusters_hint)
+        self.shape_ = simplest(able, choose(able, densities))  # 3., 4.
         self.model_ = models[self.shape_]
         self.candidates_ = [candidate(shape, models, densities) for shape in shapes]
         self.evidence_ = with_doubt(models, densities, self.shape_)  # 5.
@@ -214,11 +228,14 @@ class AutoCluster(SaveMixin, CallbacksMixin, ClusterMixin, BaseEstimator):
         check_is_fitted(self)
         return self.model_.novelty_score(check_rows(self, X, reset=False))
 
-    @available_if(offers("transform"))
     def transform(self, X: Any) -> np.ndarray:
         """Distances to the centres, where the chosen clusters have centres."""
         check_is_fitted(self)
         return self.model_.transform(check_rows(self, X, reset=False))
+
+    @property
+    def _n_features_out(self) -> int:
+        return int(self.n_clusters_)
 
     @property
     def cluster_centers_(self) -> np.ndarray:
@@ -243,7 +260,12 @@ class AutoCluster(SaveMixin, CallbacksMixin, ClusterMixin, BaseEstimator):
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
+
+
+# Outside the class, because scikit-learn wraps the method once the class is made (`set_output`).
+AutoCluster.transform = available_if(offers("transform"))(AutoCluster.transform)  # type: ignore[method-assign]
 
 
 def in_few_columns(rows: Any) -> np.ndarray:
@@ -300,10 +322,25 @@ def candidate(shape: str, models: dict[str, Any], densities: dict[str, float]) -
     return Candidate(shape, found.n_clusters_, evidence.strength, density, evidence.reason)
 
 
+def near_hint(models: dict[str, Any], hint: int | None) -> dict[str, Any]:
+    """The models whose number is two thirds to three halves of the hint; all, if none is.
+
+    `NeighborCut` does not join pieces between which it has no links, whatever the hint.
+    """
+    if hint is None:
+        return models
+    near = {s: m for s, m in models.items() if 2 / 3 <= m.n_clusters_ / hint <= 3 / 2}
+    return near or models
+
+
 def choose(models: dict[str, Any], densities: dict[str, float]) -> str:
     """3. The shape of the division that the data supports."""
-    if len(models) == 1:
-        return next(iter(models))
+
+    def surest(shape: str) -> tuple[bool, float]:
+        return sure(models[shape]), densities.get(shape, 0.0)
+
+    if "any" not in models:
+        return max(models, key=surest)
     connected = models["any"]
 
     def wins(shape: str) -> bool:
@@ -315,7 +352,7 @@ def choose(models: dict[str, Any], densities: dict[str, float]) -> str:
         return (few and gain > 0) if sure(connected) else gain > -MAX_LOSS
 
     winners = [shape for shape in models if shape != "any" and wins(shape)]
-    return max(winners, key=lambda s: (sure(models[s]), densities[s]), default="any")
+    return max(winners, key=surest, default="any")
 
 
 def steady_gain(model: Any, gain: float) -> bool:

@@ -82,7 +82,7 @@ def bounds(hint: int | None, most: int) -> tuple[int, int]:
     a hint."""
     if hint is None:
         return 1, most
-    return min(-(-2 * hint // 3), most), min(hint + max(1, hint // 2), most)
+    return min(-(-2 * hint // 3), most), min(3 * hint // 2, most)
 
 
 def find_once(
@@ -182,6 +182,8 @@ def judge(
     scores = {j: -(error + price * j) for j, error in errors.items()}
     if now.k == 1:
         reason = "no division repays the parameters of its clusters"
+        if len(errors) == 1:
+            reason = "no other number was allowed"
         return path.decide(1, reason, scores=scores, support=0.0, price=price)
     apart = share_apart(space, now)
     agreement = max(0.0, float(np.mean([agree(space, now, half, d) for half, d in halves])))

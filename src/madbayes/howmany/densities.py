@@ -117,13 +117,6 @@ def kernel_density(
     return found[best] - np.log(n) - 0.5 * d * np.log(2 * np.pi), kernels[best]
 
 
-def loss_by_shape(X: np.ndarray, labels: np.ndarray) -> float:
-    """How much better a density without clusters explains held-out rows than Gaussian clusters do,
-    in nats per row. It is 0 or less if the clusters are about Gaussian."""
-    found = explain(X, {"clusters": labels, "any": np.zeros(len(X), np.int64)})
-    return found["any"] - found["clusters"]
-
-
 def explain(X: np.ndarray, divisions: dict[str, np.ndarray]) -> dict[str, float]:
     """How well each division explains held-out rows, in nats per row, by the name of its shape.
 

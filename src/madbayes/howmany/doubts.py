@@ -18,7 +18,7 @@ import numpy as np
 
 from madbayes._partition.lloyd import nearest
 from madbayes._rows.content import content_order
-from madbayes.howmany.densities import MAX_COLUMNS, MAX_ROWS, MIN_ROWS, explain, loss_by_shape
+from madbayes.howmany.densities import MAX_COLUMNS, MAX_ROWS, MIN_ROWS, explain
 from madbayes.howmany.staircase import Staircase
 
 # Nats per row. Uniform clusters (not Gaussian ones) lose 0.1 to 0.25 against the kernel density;
@@ -38,14 +38,19 @@ def doubt(path: Staircase, X: Any, labels: np.ndarray) -> Staircase:
         return path
     rows = content_order(X, None, 0)[:MAX_ROWS]
     X, labels = np.asarray(X[rows], np.float64), labels[rows]
-    loss = loss_by_shape(X, labels) if X.shape[1] <= MAX_COLUMNS else 0.0
+    divisions = {"clusters": labels, **finer_divisions(path, X)}
+    if X.shape[1] <= MAX_COLUMNS:
+        divisions["any"] = np.zeros(len(X), np.int64)
+    found = explain(X, divisions)
+    clusters = found.pop("clusters")
+    loss = found.pop("any", clusters) - clusters
     if loss > SHAPE_LOSS:
         remark = (
             f"The clusters are not round: without clusters, held-out rows are explained better by "
             f"{loss:.1f} nats each. AutoCluster and NeighborCut find clusters of other shapes"
         )
         weaker = replace(choice, remarks=(*choice.remarks, remark))
-    elif gain_of_finer(path, X, labels) > FINER_GAIN:
+    elif max(found.values(), default=clusters) - clusters > FINER_GAIN:
         reason = f"{choice.reason}, but a finer division explains held-out rows better"
         weaker = replace(choice, reason=reason)
     else:
@@ -53,14 +58,12 @@ def doubt(path: Staircase, X: Any, labels: np.ndarray) -> Staircase:
     return replace(path, choice=replace(weaker, strength="weak", support=WEAK_SUPPORT))
 
 
-def gain_of_finer(path: Staircase, X: np.ndarray, labels: np.ndarray) -> float:
-    """2. How much better the best finer division explains held-out rows, in nats per row."""
+def finer_divisions(path: Staircase, X: np.ndarray) -> dict[str, np.ndarray]:
+    """2. Labels of the rows X in divisions of the path that have some more clusters."""
     centers = [C for C in path.centers or () if len(C) > path.best().number]
     if not centers:
-        return 0.0
+        return {}
     sizes = np.array([len(C) for C in centers])
     wanted = [max(path.best().number + 1, times * path.best().number) for times in FINER]
     finer = {int(np.argmin(np.abs(np.log(sizes / k)))) for k in wanted}
-    divisions = {f"finer {i}": nearest(X, centers[i]) for i in finer if sizes[i] <= 2.5 * wanted[0]}
-    found = explain(X, {"clusters": labels, **divisions})
-    return max(found.values()) - found["clusters"]
+    return {f"finer {i}": nearest(X, centers[i]) for i in finer if sizes[i] <= 2.5 * wanted[0]}
