@@ -18,7 +18,9 @@ from sklearn.metrics import adjusted_rand_score
 import madbayes
 from madbayes import DPMeans, HardHDP, KMeans
 from madbayes._search.driver import search
+from madbayes._search.number import search_number
 from madbayes._search.price import per_cluster
+from madbayes.divergences import fitting
 from madbayes.divergences.families import centers_of
 from madbayes.divergences.kernels import SQUARED
 from madbayes.divergences.null_tables import correlated, one_peak, permuted
@@ -257,6 +259,23 @@ def test_number_of_clusters_of_a_mixed_table(k):
         "member": "bernoulli",
         "plan": "categorical",
     }
+
+
+def test_many_rows_descend_from_the_clusters_of_a_sample(monkeypatch):
+    searched = []
+
+    def recorded(space, *args, **options):
+        searched.append(space.n)
+        return search_number(space, *args, **options)
+
+    monkeypatch.setattr(fitting, "search_number", recorded)
+    X, z = clusters(3, 12_000, seed=3)
+    model = DPMeans(divergence="mixed", random_state=0).fit(X)
+    assert max(searched) < len(X)
+    assert model.n_clusters_ == 3 and adjusted_rand_score(z, model.labels_) > 0.9
+    assert np.all(np.diff(model.objective_history_) <= 0)
+    assert model.inertia_ + 3 * model.penalty_ == pytest.approx(model.objective_)
+    np.testing.assert_array_equal(model.predict(X), model.labels_)
 
 
 def test_units_do_not_matter():

@@ -3,7 +3,8 @@
 1. Columns into sums and counts (`table.py`); rows without a weight or without a cell do not count.
 2. The number of clusters and the noise level of numbers (`number.py`).
 3. The search over `DivergenceSpace`, or the printed algorithm. With "mixed" and a number that was
-   found, the noise level follows the clusters, and the search goes again, until both agree.
+   found, the noise level follows the clusters, and the search goes again, until both agree. Where
+   a sample shows the noise level, all rows descend from its clusters.
 4. Rows left out for a price (`outliers.py`).
 5. Labels of all rows, centres in the units of the table.
 """
@@ -18,7 +19,13 @@ from madbayes._model.fitting import Options, begin, keep_choice, warn_if_unfinis
 from madbayes._rows.threads import Run, workers
 from madbayes._search.discount import check_discount, search_discounted, total_price
 from madbayes._search.division import Division
-from madbayes._search.driver import by_size, never_rising, search
+from madbayes._search.driver import (
+    SAMPLE_ROWS_PER_CLUSTER,
+    by_size,
+    descend,
+    never_rising,
+    search,
+)
 from madbayes._search.number import printed_number, search_number
 from madbayes._search.price import fixed, per_cluster
 from madbayes.divergences import printed
@@ -194,42 +201,54 @@ def search_rows(problem: Problem, rows: EncodedRows) -> Solved:
     """3. At a penalty or for the number that was found."""
     options, found, encoder = problem.options, problem.found, problem.model._encoder
     common: dict[str, Any] = options.for_search()
-    space = problem.space(rows)
     if found is None and options.penalty != "farthest-first":
-        now, history = search(space, **common)
+        now, history = search(problem.space(rows), **common)
         return Solved(now.labels, history, options.penalty, len(history))
-    number, first = options.hint or 1, None
-    if found is not None:
-        number, first = found.path.best().number, found.path.best().price
     cap = options.cap or rows.n
-    if encoder.mixed and found is not None:
-        settle_noise(problem, rows, number, first)
-        space = problem.space(rows)
-    now, history, penalty = search_number(
-        space, min(number, cap), first, max_clusters=cap, **common
-    )
+    number, penalty, centers = options.hint or 1, None, None
+    if found is not None:
+        number, penalty = found.path.best().number, found.path.best().price
+        if encoder.mixed:
+            centers, settled = settle_noise(problem, rows, number, penalty)
+    number, space = min(number, cap), problem.space(rows)
+    if centers is not None:
+        priced = replace(space, price=per_cluster(settled, number, rows.n))
+        now = priced.settle(centers)
+        history = [now.objective]
+        now = descend(priced, now, options.random_state, history)
+        if now.k == number:
+            return Solved(now.labels, never_rising(history), settled, len(history))
+    now, history, penalty = search_number(space, number, penalty, max_clusters=cap, **common)
     return Solved(now.labels, history, penalty, len(history))
 
 
-def settle_noise(problem: Problem, rows: EncodedRows, number: int, first: float | None) -> None:
-    """3. Searches on a sample, each at the noise level of the clusters before, until it stays."""
+def settle_noise(
+    problem: Problem, rows: EncodedRows, number: int, penalty: float
+) -> tuple[np.ndarray | None, float]:
+    """3. Searches on a sample, each at the noise level of the clusters before, until it stays.
+
+    Returns the centres of a sample and the penalty at which it has the number; no centres where
+    the sample is all rows."""
     options, encoder = problem.options, problem.model._encoder
     common: dict[str, Any] = options.for_search()
-    some = rows
-    if rows.n > NOISE_ROWS:
-        chosen = np.sort(options.random_state.choice(rows.n, NOISE_ROWS, replace=False))
-        some = rows.take(chosen)
-        some = replace(some, w=some.w * (rows.w.sum() / some.w.sum()))
+    size = max(NOISE_ROWS, SAMPLE_ROWS_PER_CLUSTER * number)
+    some = rows.sample(size, options.random_state)
     cap = min(options.cap or some.n, some.n)
     for _ in range(ROUNDS):
         space = problem.space(some)
-        now, _, first = search_number(space, min(number, cap), first, max_clusters=cap, **common)
+        now, _, penalty = search_number(
+            space, min(number, cap), penalty, max_clusters=cap, **common
+        )
         centred = some.centred()
         new = level_noise(centred, centred.add_up(now.labels, now.k), encoder)
         moved = np.r_[np.log(new.factor / encoder.factor), np.log(new.shape / encoder.shape)]
         problem.model._set_noise(some, new)
         if np.abs(moved).max() < STEADY:
             break
+    if some is rows:
+        return None, penalty
+    means = some.add_up(now.labels, now.k).means(some.layout, some.overall)
+    return encoder.from_own_units(means), penalty
 
 
 def search_and_leave_out(problem: Problem, price: Any) -> tuple[Solved, float]:
