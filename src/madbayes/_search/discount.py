@@ -17,8 +17,6 @@ from typing import Any
 
 import numpy as np
 
-STARTS = (1, 8)  # numbers of clusters whose price is tried first
-
 
 def total_price(penalty: float, discount: float, k: int) -> float:
     """λ Σ_{j ≤ k} j^(-d)."""
@@ -47,7 +45,7 @@ def search_discounted(
     """
     best: tuple[Any, float, float] | None = None
     known: dict[float, tuple[Any, float, int]] = {}
-    for start in STARTS:
+    for start in (1, 8):  # numbers of clusters whose price is tried first
         if start > most:
             break
         price, lowest = penalty * (start + 1) ** -discount, np.inf

@@ -4,8 +4,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-SAME_UP_TO = 0.01  # share of rows in which two divisions may differ and count as the same
-
 
 @dataclass(frozen=True)
 class Division:
@@ -39,10 +37,10 @@ def without_gaps(labels: np.ndarray) -> tuple[np.ndarray, int]:
 
 
 def same_division(labels: np.ndarray, known: np.ndarray) -> bool:
-    """Whether two divisions agree but for a few rows, whatever the numbers of their clusters."""
+    """Whether two divisions agree in 99 % of the rows, whatever the numbers of their clusters."""
     k = int(known.max()) + 1
     both = np.bincount(labels * k + known, minlength=(int(labels.max()) + 1) * k)
-    return bool(both.reshape(-1, k).max(axis=1).sum() >= (1 - SAME_UP_TO) * len(labels))
+    return bool(both.reshape(-1, k).max(axis=1).sum() >= 0.99 * len(labels))
 
 
 class Slots:

@@ -44,14 +44,9 @@ from madbayes._search.renewal import NOISE, renew
 from madbayes._search.space import Crossing, Descent, Halving, Space
 
 SAMPLE_ROWS = 20_000  # rows of the sample that steps 1 to 4 work on
-# The sample is this many times as large for a given number of clusters: on data without clear
-# clusters the minimum of a small sample is far from the minimum of all rows.
-SAMPLE_FACTOR_GIVEN = 5
-SAMPLE_ROWS_PER_CLUSTER = 50  # the sample has at least this many rows for each cluster
 TOL = 1e-10  # a gain below this share of the objective counts as rounding
 SPLITS = 3  # pairs of rows from which the split of one cluster starts
 ENDS = 4  # lowest divisions that are kept from round to round
-MAX_VAIN_ROUNDS = 3  # the search ends after this many rounds that find the lowest division again
 
 
 def search(
@@ -107,7 +102,7 @@ def search_once(
                 on_all_rows = different([*known, on_all_rows])[0]
                 best, history = on_all_rows, [on_all_rows.objective]
             best = different([descend(space, on_all_rows, rng, history), best])[0]
-        if rounds.vain == MAX_VAIN_ROUNDS:
+        if rounds.vain == 3:  # more rounds would find the lowest division again
             break
     return best, never_rising([*history, best.objective])
 
@@ -119,9 +114,10 @@ def start(
     Stage("first clusters")
     first = [*space.first_centers(rng)]
     first += [C for C in (*centers, *(d.centers for d in known)) if len(C) <= space.price.cap]
+    # A given number of clusters needs a larger sample: on data without clear clusters the minimum
+    # of a small sample is far from the minimum of all rows.
     given = isinstance(space, Crossing) and space.price.penalty == 0
-    size = SAMPLE_ROWS * (SAMPLE_FACTOR_GIVEN if given else 1)
-    size = max(size, SAMPLE_ROWS_PER_CLUSTER * len(first[0]))
+    size = max(SAMPLE_ROWS * (5 if given else 1), 50 * len(first[0]))
     if space.n > size:
         some = space.sample(size, rng)
         return some, different([some.settle(C) for C in first])

@@ -18,8 +18,6 @@ import numpy as np
 from madbayes._search.driver import search
 from madbayes._search.price import fixed, per_cluster
 
-ROUNDS = 24  # penalties at which a printed algorithm is run, at most
-
 Found = tuple[Any, list[float], float]  # division, history, penalty
 
 
@@ -85,14 +83,14 @@ def printed_number(
     The printed algorithms open a cluster when one row saves more than the penalty, so their
     penalties are on another scale than those of the search. A larger penalty nearly always gives
     fewer clusters: double or halve the penalty until `number` lies in an interval, then halve the
-    interval (of the logarithms). If no penalty gives `number`, the run with the nearest number is
-    returned. `known` maps the penalties of an interrupted fit to the numbers found; new ones are
-    added to it.
+    interval (of the logarithms), 24 penalties at most. If no penalty gives `number`, the run with
+    the nearest number is returned. `known` maps the penalties of an interrupted fit to the numbers
+    found; new ones are added to it.
     """
     known = {} if known is None else known
     low, high = 0.0, np.inf
     penalty, best = first, None
-    for _ in range(ROUNDS):
+    for _ in range(24):
         found = None if penalty in known else solve(penalty)
         k = known.setdefault(penalty, -1 if found is None else count(found))
         if best is None or (abs(k - number), k) < (abs(best[2] - number), best[2]):

@@ -13,8 +13,9 @@ them to the right number and keep, in each region, the centres that fit the rows
    child is lower.
 3. When all pairs have been crossed, another start joins the pool. If the pool already holds a twin
    of that start, the pool ends, because new starts only find known divisions.
-4. For a given number of clusters a *chain* replaces the pool: up to ten starts, fewer for many
-   clusters, each crossed with the lowest division so far. With a given number, crossings among
+4. For a given number of clusters a *chain* replaces the pool: ten starts, for more than 40 clusters
+   fewer, but at least five, each crossed with the lowest division so far. The chain ends early when
+   two starts were twins of its lowest division. With a given number, crossings among
    children of the same parents gain little, and a division into few clusters needs about as many
    starts as k-means does.
 5. The lowest division of the pool or chain is crossed with the `ends`, the lowest divisions of the
@@ -38,17 +39,7 @@ from madbayes._search.division import Division, same_division
 from madbayes._search.space import CrossingSpace
 
 POOL_SIZE = 3  # divisions
-CROSSINGS = 6  # per round
-FIRST_CROSSINGS = 10  # in the first round: the number of clusters may still be far off
-# Lloyd's passes end when a pass lowers the error by less than this share:
-POOL_GAIN = 3e-4  # in a pool
-CHAIN_START_GAIN = 1e-3  # for a start in a chain
-CHAIN_CROSS_GAIN = 1e-4  # for a crossing in a chain
-CHAIN_STARTS = 10  # starts of a chain for up to CHAIN_CLUSTERS clusters
-CHAIN_CLUSTERS = 40  # for more clusters, the number of starts falls in proportion to 1 / clusters
-MIN_CHAIN_STARTS = 5  # starts of a chain, at least
-MAX_TWINS = 2  # a chain ends after this many starts that are twins of its lowest division
-SPREAD = 0.05  # a child may have more or fewer clusters than its parents, by this share
+POOL_GAIN = 3e-4  # Lloyd's passes end when a pass lowers the error by less than this share
 
 
 def combine(
@@ -72,7 +63,7 @@ def pool_of(
     """1. to 3. The lowest division of a pool."""
     pool: dict[int, Division] = {}
     met: set[tuple[int, int]] = set()
-    crossings = FIRST_CROSSINGS if raw else CROSSINGS
+    crossings = 10 if raw else 6  # in the first round the number of clusters may still be far off
     stage = Stage("combining", POOL_SIZE + crossings + len(ends))
     for step in range(POOL_SIZE + crossings):
         stage.at(step)
@@ -104,17 +95,17 @@ def chain(
 ) -> Division:
     """4. The lowest division of a chain."""
     k = ends[0].k
-    starts = int(np.clip(CHAIN_STARTS * CHAIN_CLUSTERS // k, MIN_CHAIN_STARTS, CHAIN_STARTS))
+    starts = int(np.clip(10 * 40 // k, 5, 10))
     stage = Stage("combining", starts + len(ends))
-    best = space.lloyd_until(ends[0] if raw else space.new_start(k, rng), CHAIN_START_GAIN)
+    best = space.lloyd_until(ends[0] if raw else space.new_start(k, rng), gain=1e-3)
     twins = 0
     for step in range(1, starts):
         stage.at(step)
-        other = space.lloyd_until(space.new_start(k, rng), CHAIN_START_GAIN)
+        other = space.lloyd_until(space.new_start(k, rng), gain=1e-3)
         twin = same_division(other.labels, best.labels)
         best = min(best, other if twin else cross(space, best, other, rng), key=cost)
         twins += twin
-        if twins == MAX_TWINS:
+        if twins == 2:
             break
     return best
 
@@ -124,7 +115,7 @@ def cross(
 ) -> Division:
     """2. The child of two divisions."""
     k = count_clusters(space, one, other, rng)
-    gain = POOL_GAIN if space.price.penalty > 0 else CHAIN_CROSS_GAIN
+    gain = POOL_GAIN if space.price.penalty > 0 else 1e-4
     return space.lloyd_until(space.cross(one, other, k), gain)
 
 
@@ -135,9 +126,9 @@ def cost(division: Division) -> float:
 def count_clusters(
     space: CrossingSpace, one: Division, other: Division, rng: np.random.RandomState
 ) -> int:
-    """How many clusters a child gets: as many as its parents, at a penalty a few more or fewer."""
+    """The number of clusters of a child: that of its parents, at a penalty 5 % more or fewer."""
     fewest, most = sorted((one.k, other.k))
     if space.price.penalty == 0:
         return most
-    spread = max(1, round(SPREAD * most))
+    spread = max(1, round(0.05 * most))
     return int(np.clip(rng.randint(fewest - spread, most + spread + 1), 1, space.price.cap))

@@ -22,27 +22,9 @@ from madbayes._search.space import Crossing, Space
 
 Job = tuple[int, np.ndarray, np.ndarray, np.ndarray, int]  # cluster, neighbours, rows, labels, seed
 
-MAX_REDRAWN = 2  # centres that a trial re-draws, at most
-TRIALS = 4  # failed trials that settle a cluster, if there are many clusters; the number falls to 1
-FEW_VALUES = 125_000  # with more values than this, fewer than TRIALS failed trials are enough
-MANY_ROWS = 20_000  # with more than MANY_ROWS / TRIALS rows, fewer failed trials are enough
-MIN_TRIALS = 40  # failed trials that settle all clusters, if there are few of them
-SURE_TRIALS = 16  # failed trials that are enough when every end was reached at least twice
-NEIGHBOURHOODS_AT_ONCE = 8  # neighbourhoods that are solved at the same time
-LOOKS = 32  # clusters whose neighbourhoods are tried, to find some without a common cluster
-# With more rows than CROWDED_ROWS and fewer rows per cluster than CROWDED_CLUSTER, step 4 is left
-# out: it would gain little and take long.
-CROWDED_ROWS = 4096
-CROWDED_CLUSTER = 8
-BASE_BUDGET = (
-    1.5e7  # distances × columns, added to the budget in passes: some hundredths of a second
-)
-MIN_PASS_BUDGET = 1e7  # distances × columns of one pass, at least, where passes are estimated
-ROW_OVERHEAD = 6  # columns: the fixed cost of one distance equals the cost of this many columns
-SWEEPS_PER_TRIAL = 30  # estimated passes of one trial, in spaces that do not count passes
-TRIAL_OVERHEAD = 2e5  # distances × columns: the fixed cost of one trial
 NOISE = 1e-4  # a gain below this share of the objective is kept, but does not prolong the renewal
-PROBE = 0.25  # share of the budget to spend before the first gain, for many clusters that can cross
+TRIALS = 4  # failed trials that settle a cluster, if there are many clusters; the number falls to 1
+MIN_TRIALS = 40  # failed trials that settle all clusters, if there are few of them
 
 
 def renew(
@@ -53,10 +35,11 @@ def renew(
 ) -> Division:
     """Solve neighbourhoods again until every cluster is settled or the budget is used up.
 
-    Neighbourhoods without a common cluster are solved at the same time. The choice of these
-    neighbourhoods does not depend on the number of threads.
+    Up to eight neighbourhoods without a common cluster are solved at the same time. The choice of
+    these neighbourhoods does not depend on the number of threads. For very many clusters of fewer
+    than eight rows, the renewal would gain little and take long, so it is left out.
     """
-    if not space.neighbours or (space.n > CROWDED_ROWS and CROWDED_CLUSTER * now.k > space.n):
+    if not space.neighbours or (space.n > 4096 and 8 * now.k > space.n):
         return now
     clusters, objective, k = Slots(now), now.objective, now.k
     unsettled = set(range(k))
@@ -64,15 +47,15 @@ def renew(
     free = space.price.cap == space.n  # no cap: every neighbourhood may open any number of clusters
     budget = max_cost(space, k)
     many = isinstance(space, Crossing) and k > space.neighbours
-    rest = (1 - PROBE) * budget if many else 0.0  # kept back until the first gain
+    rest = 0.75 * budget if many else 0.0  # kept back until the first gain
     stage = Stage("searching", k)
     while unsettled and budget > rest:
         stage.at(k - len(unsettled), k)
         spare = space.price.cap - k
-        at_once = NEIGHBOURHOODS_AT_ONCE if free or spare >= k else 1
+        at_once = 8 if free or spare >= k else 1
         jobs: list[Job] = []
         taken: set[int] = set()
-        for c in rng.permutation(sorted(unsettled))[:LOOKS].tolist():
+        for c in rng.permutation(sorted(unsettled))[:32].tolist():
             near = neighbours(space, clusters.centers, c, k, rng)
             if taken.isdisjoint(near.tolist()):
                 taken.update(near.tolist())
@@ -107,8 +90,8 @@ def renew(
 
 
 def count_trials(space: Space, k: int) -> int:
-    """How many failed trials in a row settle one of k clusters."""
-    each = max(1, min(TRIALS, TRIALS * FEW_VALUES // space.values, MANY_ROWS // space.n))
+    """How many failed trials in a row settle one of k clusters: fewer for more rows and values."""
+    each = max(1, min(TRIALS, TRIALS * 125_000 // space.values, 20_000 // space.n))
     enough = max(MIN_TRIALS * each // TRIALS, MIN_TRIALS // 2)
     return max(each, enough // k if k > space.neighbours else enough)
 
@@ -117,14 +100,17 @@ def max_cost(space: Space, k: int) -> float:
     """The budget for the renewal of k clusters, in distances × columns."""
     passes = space.passes * k * pass_cost(space)
     if space.counts:
-        return passes + BASE_BUDGET
+        return passes + 1.5e7  # some hundredths of a second
     few = max(1.0, space.neighbours / k)  # for few clusters, a trial is a restart of all of them
-    return max(passes, space.passes * MIN_PASS_BUDGET * few**2)
+    return max(passes, space.passes * 1e7 * few**2)
 
 
 def pass_cost(space: Space) -> float:
-    """The cost of comparing all rows with one centre, in distances × columns."""
-    return float(space.values + ROW_OVERHEAD * space.n)
+    """The cost of comparing all rows with one centre, in distances × columns.
+
+    The fixed cost of one distance equals the cost of about six columns.
+    """
+    return float(space.values + 6 * space.n)
 
 
 def neighbours(
@@ -157,17 +143,17 @@ def resolve(
     """
     failed, cost, ends = 0, 0.0, Counter[float]()
     # A space that does not count passes has a large budget: the number of trials ends its loop.
-    sure = max(SURE_TRIALS, trials * SURE_TRIALS // MIN_TRIALS) if space.counts else trials
+    sure = max(16, trials * 16 // MIN_TRIALS) if space.counts else trials
     noise = NOISE if space.counts else 0.0
     while failed < trials and cost < budget and not (failed >= sure and min(ends.values()) > 1):
-        most = now.k if space.redraw_any and failed % 3 == 0 else MAX_REDRAWN
+        most = now.k if space.redraw_any and failed % 3 == 0 else 2
         centers = space.redraw(now.centers, most, rng)
         # Merges may remove the additional centres, so `relax` may end higher by their penalties.
         spare = space.price.penalty * max(0, len(centers) - now.k)
         labels, objective, passes = space.relax(centers, now.objective + spare, now.labels)
         failed += 1
-        passes = passes if space.counts else SWEEPS_PER_TRIAL * now.k
-        cost += passes * pass_cost(space) + TRIAL_OVERHEAD
+        passes = passes if space.counts else 30 * now.k  # an estimate
+        cost += passes * pass_cost(space) + 2e5  # the fixed cost of a trial
         if objective < now.objective * (1 - 1e-9):
             new = space.division(labels)
             if new.objective < now.objective:
