@@ -15,7 +15,6 @@ from sklearn.base import clone
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from madbayes import expected_failed_checks
-from madbayes._rows.row_kernels import read_only
 from madbayes._rows.rows import Rows
 from madbayes.features import (
     BPMeans,
@@ -23,8 +22,8 @@ from madbayes.features import (
     KFeatures,
     StepwiseKFeatures,
     budget,
+    row_kernels,
     search,
-    sums,
 )
 from madbayes.features import bounds as bounds_of_rows
 from madbayes.features import path as path_module
@@ -33,9 +32,7 @@ from madbayes.features.bounds import Bounds
 from madbayes.features.extrapolation import Ahead
 from madbayes.features.greedy import greedy
 from madbayes.features.kfeatures import k_features
-from madbayes.features.row_kernels import EXACT, allocate
 from madbayes.features.solve import Features, by_size
-from madbayes.features.tree_kernels import triangle
 from madbayes.penalties import feature_path
 
 ALL = [
@@ -329,8 +326,7 @@ def test_rows_take_the_best_of_all_sums(shared):
 
 @pytest.mark.parametrize("shape", [(6, 4), (8, 3), (12, 2), (1, 3), (5, 9), (3, 20)])
 @pytest.mark.parametrize("kind", ["any", "far", "ties", "dependent", "zero"])
-def test_trees_and_sums_find_the_same(shape, kind, monkeypatch):
-    """Whatever products decide, and what they leave to trees or to the sums one by one."""
+def test_trees_and_lists_of_all_combinations_find_the_same(shape, kind, monkeypatch):
     rng = np.random.default_rng(2)
     A, X = rng.normal(size=shape), rng.normal(size=(700, shape[1])) * 2
     if kind == "far":
@@ -342,38 +338,25 @@ def test_trees_and_sums_find_the_same(shape, kind, monkeypatch):
     elif kind == "zero":
         A[:] = 0.0
 
-    def found(each, tree):
-        monkeypatch.setattr(sums, "MANY_ROWS", 0)
-        monkeypatch.setattr(sums, "SUM", each)
-        monkeypatch.setattr(sums, "tree_cost", lambda *_: tree)
+    def found():
         state = Allocation(Rows(X))
         state.put(rng.random((700, shape[0])) < 0.5, A)
         state.assign("exact")
         return state.error
 
-    plain, packed, trees = found(0.0, 0.0), found(np.inf, np.inf), found(np.inf, 0.0)
+    listed = found()
+    monkeypatch.setattr(row_kernels, "squares_of_sums", lambda G: np.empty((0, 0)))
+    trees = found()
     size = (X**2).sum(axis=1)  # what rounding leaves of it, `slack` does not count
-    for error in (plain, packed):
-        np.testing.assert_array_less(abs(error - trees), 1e-9 * trees + 1e-13 * size + 1e-12)
+    np.testing.assert_array_less(abs(listed - trees), 1e-9 * trees + 1e-13 * size + 1e-12)
+    if kind != "far":
+        sums = np.array(list(np.ndindex(*[2] * len(A)))) @ A
+        best = np.min([((X - total) ** 2).sum(axis=1) for total in sums], axis=0)
+        np.testing.assert_allclose(listed, best, rtol=1e-9, atol=1e-12)
 
 
-def test_products_decide_most_rows():
-    rng = np.random.default_rng(3)
-    A, X = rng.normal(size=(6, 5)), read_only(rng.normal(size=(300, 5)))
-    G, L, Z = A @ A.T, triangle(A @ A.T), np.zeros((300, 6), np.uint8)
-    met = sums.meet(X, Z, A, sums.all_sums(A), False, np.empty((0, 2)), 0.0)
-    *_, nodes = allocate(
-        *(X, np.empty(0), Z, A, G, L, sums.NO_SUMS.plain, met, 0.0, 10**6, EXACT),
-        *(np.empty((0, 2)), 0.0, np.empty(300), np.zeros((6, 6)), np.zeros((6, 5))),
-    )
-    best = ((X[:, None] - np.array(list(np.ndindex(*[2] * 6))) @ A) ** 2).sum(axis=2)
-    np.testing.assert_array_equal(np.array(list(np.ndindex(*[2] * 6)))[best.argmin(axis=1)], Z)
-    assert nodes < 300  # of tens for each row
-
-
-@pytest.mark.parametrize("by_sums", [False, True])
 @pytest.mark.parametrize("kind", ["noise", "features", "weights", "dependent", "ties", "far"])
-def test_bounds_pass_by_rows_that_stay(kind, by_sums, monkeypatch):
+def test_bounds_pass_by_rows_that_stay(kind):
     """A pass with bounds changes the rows that a pass over all rows changes."""
     rng = np.random.default_rng(3)
     X, weight = rng.normal(size=(3000, 4)), None
@@ -388,7 +371,6 @@ def test_bounds_pass_by_rows_that_stay(kind, by_sums, monkeypatch):
         A[4] = A[0] + A[1]
     elif kind == "far":  # and one feature that goes there
         X, A[0] = X + 1e6, 1e6
-    monkeypatch.setattr(sums, "BOTH", 1e9 if by_sums else 0.0)
     plain, bound = (Allocation(Rows(X, weight=weight)) for _ in range(2))
     for state in (plain, bound):
         state.put(np.zeros((3000, 5)), A)

@@ -17,16 +17,15 @@ from madbayes._rows.speculation import in_turn
 from madbayes.features import row_kernels as kernels
 from madbayes.features import segment
 from madbayes.features.bounds import UNBOUND, Bounds
-from madbayes.features.row_kernels import COORDINATE, EXACT, MEASURE, NODES, SOME
+from madbayes.features.row_kernels import COORDINATE, EXACT, MEASURE, SOME, triangle
 from madbayes.features.segment import State
-from madbayes.features.tree_kernels import triangle
 
 
 class Allocation:
     """The rows of a table, allocated to no feature at first."""
 
     work = 0.0  # products, about
-    most_nodes = NODES
+    most_nodes = 10_000  # of the search tree of a row
     beat = np.inf  # an objective that another start has reached
 
     def __init__(self, rows: Any) -> None:
@@ -101,7 +100,7 @@ class Allocation:
         The bounds hold if only `refit` was called since the last pass. `work` grows as if all rows
         had been looked at.
         """
-        some = bounds.follow(self.A, self.n, self.most_nodes)
+        some = bounds.follow(self.A, self.n)
         rss, S, T, work = self.rss, self.S, self._T, self.work + self.one_pass() + bounds.cost
         changed = self._pass(SOME if some else EXACT, bounds)
         if some:  # what was there, and what the rows that changed add to it
@@ -137,8 +136,7 @@ class Allocation:
             self.states = self.executor.change(segment.pass_of_its_own, shares, self.states, *args)
             parts = self.executor.ask(segment.parts_of, self.states)
         else:
-            probe = self._rows_with_z
-            told = segment.make_pass(self.A, how, self.n, self.most_nodes, probe, bounds)
+            told = segment.make_pass(self.A, how, self.n, self.most_nodes, bounds)
             views = [self.states[0].rows(a, b, bounds.reach) for a, b in self.rows.spans]
             found = self.executor.change(segment.one_pass, self.rows.shares, views, told)
             parts = [state.parts for state in found]

@@ -7,6 +7,7 @@ stays, and need not be looked at (Hamerly 2010 does so for centres).
 
 import numpy as np
 
+MOST_BOUND = 8  # features: with more, `longest_sum` costs more than the bounds save
 FEW_CHANGES = 0.2  # of the rows: while more change in a pass, bounds cost more than they save
 
 
@@ -16,18 +17,18 @@ class Bounds:
     def __init__(self) -> None:
         self.reach = np.empty((0, 2))  # of each row, as in `features.row_kernels.allocate`
         self.moved = 0.0  # the ways of the sum that went farthest, since the bounds began
-        self.cost = 0.0  # of the search trees in the last pass without bounds
+        self.cost = 0.0  # of the choice of z in the last pass without bounds
         self._A = np.empty((0, 0))
         self._few = False
 
-    def follow(self, A: np.ndarray, n: int, most_nodes: int) -> bool:
+    def follow(self, A: np.ndarray, n: int) -> bool:
         """To the present A; returns whether only some rows need to be looked at."""
         before, self._A = self._A, A.copy()
         some = self.reach.size > 0 and before.shape == A.shape
         if some:
             self.moved += longest_sum(A - before) * (1 + 1e-9)
-        else:  # trees that may be given up do not tell which z is the second best
-            sure = self._few and before.shape == A.shape and 2 ** (len(A) + 1) <= most_nodes
+        else:  # trees do not tell which z is the second best
+            sure = self._few and before.shape == A.shape and len(A) <= MOST_BOUND
             self.reach, self.moved = np.zeros((n if sure else 0, 2)), 0.0
         return some
 

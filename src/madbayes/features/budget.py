@@ -8,7 +8,6 @@ and a round that gains less than `least_gain` is the last of its polish.
 import numpy as np
 
 from madbayes.features.allocation import Allocation
-from madbayes.features.row_kernels import NODES
 
 TINY = 32  # rows: up to here any allocation is worth a try
 SMALL = 2**14  # values in X: up to here a polish is always worth finishing
@@ -19,8 +18,8 @@ VISITS = 2**14  # of rows, for each try in vain that is allowed: what a search m
 PASSES = 20  # … or so many passes over all rows …
 PRODUCTS = 2**31  # … but no more than so many products, more only with more effort
 LEAST_GAIN = 1e-5  # part of J that a round of a polish gains at least
-FEW_NODES = 512  # of a search tree until the last polish: all of them up to 8 features
-ALL_NODES = 2**24  # and of all rows, then, beyond the 12 features that `NODES` are enough for
+FEW_NODES = 512  # of the search tree of a row (beyond 12 features) until the last polish
+ALL_NODES = 2**24  # of the search trees of all rows together in the last polish
 
 
 def few(shape: tuple[int, int]) -> int:
@@ -55,7 +54,5 @@ def least_gain(state: Allocation) -> float:
 
 
 def last_nodes(state: Allocation) -> int:
-    """Nodes for each row in the last polish: all up to 12 features, beyond that fewer for many."""
-    if state.K <= 12:
-        return NODES
-    return int(np.clip(ALL_NODES / state.n, FEW_NODES, NODES))
+    """Nodes of the search tree of each row in the last polish: fewer where rows are many."""
+    return int(np.clip(ALL_NODES / state.n, FEW_NODES, Allocation.most_nodes))

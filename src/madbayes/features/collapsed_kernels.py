@@ -7,13 +7,7 @@ With row n out, A₋ and M₋ = (Z₋ᵀWZ₋)⁻¹ fitted to the others, the ob
 import numpy as np
 
 from madbayes._jit import inner, kernel
-from madbayes.features.row_kernels import (
-    dot,
-    residual,
-    slack,
-)
-
-DONE, SOLE, OPEN = 0, 1, 2  # why `collapsed_rows` came back
+from madbayes.features.row_kernels import DONE, OPEN, SOLE, dot, residual, slack
 
 
 @kernel

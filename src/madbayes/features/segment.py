@@ -6,24 +6,21 @@ that it is given (an executor that needs it unchanged hands over a copy); the ot
 """
 
 from collections.abc import Iterable, Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from madbayes._rows.blocks import rows_at_once
 from madbayes._rows.rows import Cut, Rows, Share
 from madbayes.features import row_kernels as kernels
-from madbayes.features.birth_kernels import grow_seeds, paper_rows
 from madbayes.features.bounds import UNBOUND, Bounds, diagonal_part
-from madbayes.features.collapsed_kernels import DONE, OPEN
-from madbayes.features.row_kernels import EXACT, SOME
-from madbayes.features.sum_kernels import Sums
-from madbayes.features.sums import NO_SUMS, NODE, meet, sums_for
-from madbayes.features.tree_kernels import triangle
+from madbayes.features.row_kernels import DONE, EXACT, OPEN, SOME, grow_seeds, paper_rows, triangle
 
 FEW_ROWS = 500  # whose search trees cost less than the eigenvalues that could spare them
 PIECE_VALUES = 2**16  # of X, in one call of a kernel
 NO_REACH = np.empty((0, 2))
+NODE = 16  # products that count as much as a node of a search tree …
+COMBINATION = 2  # … and as a combination in a list of all: as much as the nodes it is in place of
 
 Part = tuple[int, float, np.ndarray, np.ndarray, float]
 
@@ -50,26 +47,22 @@ class Pass(NamedTuple):
     A: np.ndarray
     how: int
     G: np.ndarray  # AAᵀ …
-    L: np.ndarray  # … and its triangle
-    sums: Sums
-    each: float  # what comparing a row with all sums counts
-    ease: float
+    L: np.ndarray  # … its triangle …
+    square: np.ndarray  # … and its `squares_of_sums`
+    ease: float  # how far G is from singular
     most_nodes: int
     moved: float  # see `bounds`
 
 
-def make_pass(
-    A: np.ndarray, how: int, n: int, most_nodes: int, probe: Any, bounds: Bounds = UNBOUND
-) -> Pass:
-    """For n rows; `probe(rows)` gives some of them, and their Z."""
+def make_pass(A: np.ndarray, how: int, n: int, most_nodes: int, bounds: Bounds = UNBOUND) -> Pass:
+    """What the kernels need to know of A, for n rows."""
     G = A @ A.T
-    L, sums, each, ease = G, NO_SUMS, 0.0, 0.0
+    L, square, ease = G, np.empty((0, 0)), 0.0
     if how in (EXACT, SOME) and len(A):
-        L = triangle(G)
+        L, square = triangle(G), kernels.squares_of_sums(G)
         if n > FEW_ROWS:
             ease = diagonal_part(G)
-        sums, each = sums_for(A, n, most_nodes, (G, L, ease), probe, bounds)
-    return Pass(A, how, G, L, sums, each, ease, most_nodes, bounds.moved)
+    return Pass(A, how, G, L, square, ease, most_nodes, bounds.moved)
 
 
 def pieces(rows: Rows, cut: Cut) -> Iterable[tuple[int, int, np.ndarray]]:
@@ -98,14 +91,13 @@ def one_pass(share: Share, state: State, told: Pass) -> State:
     that only measures."""
     parts, (K, d), first = [], told.A.shape, share.first
     for cut in share.cuts:
-        changed, rss, cost = 0, 0.0, (cut[1] - cut[0]) * told.each
+        changed, rss, cost = 0, 0.0, (cut[1] - cut[0]) * COMBINATION * told.square.size
         S, T = np.zeros((K, K)), np.zeros((K, d))
         for i, j, X in pieces(share.rows, cut):
             here = slice(i - first, j - first)
             Z, reach = state.Z[here], state.reach[here]
-            met = meet(X, Z, told.A, told.sums, told.how == SOME, reach, told.moved)
             flips, error, nodes = kernels.allocate(
-                *(X, share.rows.weight[i:j], Z, told.A, told.G, told.L, told.sums.plain, met),
+                *(X, share.rows.weight[i:j], Z, told.A, told.G, told.L, told.square),
                 *(told.ease, told.most_nodes, told.how, reach, told.moved, state.error[here]),
                 *(S, T),
             )
@@ -117,11 +109,7 @@ def one_pass(share: Share, state: State, told: Pass) -> State:
 def pass_of_its_own(share: Share, state: State, A: np.ndarray, how: int, most_nodes: int) -> State:
     """The same for a share that is not in this process: it prepares the pass for its own rows."""
 
-    def probe(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        return share.rows.take(share.first + rows), state.Z[rows]
-
-    told = make_pass(A, how, len(state.Z), most_nodes, probe)
-    return one_pass(share, state, told)
+    return one_pass(share, state, make_pass(A, how, len(state.Z), most_nodes))
 
 
 def rows_in_turn(
