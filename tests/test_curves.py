@@ -7,7 +7,7 @@ from scipy.spatial import cKDTree
 from sklearn.metrics import adjusted_rand_score as ari
 
 from madbayes import NeighborCut
-from madbayes.graph import curve_arcs
+from madbayes.graph import curves
 from madbayes.graph.curve_kernels import follow
 from madbayes.graph.curves import ACROSS, CONE, NEAR, SHIFTS, TRIES, agreed, strands, thinned
 
@@ -89,18 +89,18 @@ def test_an_end_goes_on_as_its_circle(d):
     point, tangent = np.zeros((12, d)), np.zeros((12, d))
     point[:, :2] = radius * np.c_[np.cos(t), np.sin(t)]
     tangent[:, :2] = np.c_[-np.sin(t), np.cos(t)] * (-1.0) ** np.arange(12)[:, None]  # either way
-    pairs = curve_arcs.near_pairs(point, tangent)
-    arc = curve_arcs.linked(pairs, tangent)
+    pairs = curves.near_pairs(point, tangent)
+    arc = curves.linked(pairs, tangent)
     assert (arc == 0).all()
-    ends = curve_arcs.open_ends(arc, pairs)
+    ends = curves.open_ends(arc, pairs)
     assert sorted(ends.anchor) == [0, 11]
-    out, bent = curve_arcs.outlook(ends, point, tangent, arc, pairs, 8.0)
+    out, bent = curves.outlook(ends, point, tangent, arc, pairs, 8.0)
     for anchor, leaves, curvature in zip(ends.anchor, out, bent, strict=True):
         away = np.zeros(d)
         away[:2] = np.c_[-np.sin(t), np.cos(t)][anchor] * (1 if anchor else -1)
         assert leaves @ away > 0.9995
         np.testing.assert_allclose(curvature, -point[anchor] / radius**2, atol=0.01)
-        ahead = point[anchor] + 6 * curve_arcs.chord(leaves[None], curvature[None], 6.0)[0]
+        ahead = point[anchor] + 6 * curves.chord(leaves[None], curvature[None], 6.0)[0]
         assert np.sqrt((ahead**2).sum()) == pytest.approx(radius, abs=0.3)
 
 
@@ -109,7 +109,7 @@ def test_arcs_continue_straight_on_over_a_crossing():
     none = np.zeros_like(along)
     point = np.vstack([np.c_[along, none], np.c_[none, along]])
     tangent = np.repeat([[1.0, 0.0], [0.0, 1.0]], along.size, axis=0)
-    found = curve_arcs.join_arcs(point, tangent, cKDTree(point), bare=8.0)
+    found = curves.join_arcs(point, tangent, cKDTree(point), bare=8.0)
     assert found is not None
     on_first = np.abs(found.point[:, 1]) < 0.01
     centre = np.abs(found.point).max(axis=1) < 0.5

@@ -22,19 +22,18 @@ from sklearn.metrics import normalized_mutual_info_score as nmi
 from sklearn.neighbors import kneighbors_graph
 
 from madbayes import GraphCut, cli, load, penalties
-from madbayes.graph import descent, held_out
+from madbayes.graph import held_out
 from madbayes.graph import input as graph_input
 from madbayes.graph import planted as planted_partition
 from madbayes.graph import search as graph_search
-from madbayes.graph.descent import Pieces, common
+from madbayes.graph.cut_kernels import settle
 from madbayes.graph.fringe import core_of
 from madbayes.graph.graph_cut import HALF_EDGES_FOR_THREADS
 from madbayes.graph.input import check_graph, connected_part
 from madbayes.graph.kernel_cut import kernel_dp_means, least_sigma, objective, to_lambda
 from madbayes.graph.levels import Parts, contracted, reordered
-from madbayes.graph.move_kernels import settle
 from madbayes.graph.planted import descend, polished
-from madbayes.graph.search import combine, measure, one_run
+from madbayes.graph.search import Pieces, combine, common, measure, one_run
 
 CUTS = pytest.mark.parametrize("cut", ["normalized", "ratio"])
 
@@ -339,8 +338,8 @@ def test_contraction_and_another_order_keep_the_links():
 
 def test_threads_change_nothing_in_large_graphs(monkeypatch):
     for module, name, value in (
-        (descent, "LARGE_GRAPH", 1000),
-        (descent, "CACHED_CLUSTERS", 50),
+        (graph_search, "LARGE_GRAPH", 1000),
+        (graph_search, "CACHED_CLUSTERS", 50),
     ):
         monkeypatch.setattr(module, name, value)
     A, labels = planted(1500, 30, 16, 0.3)
@@ -351,7 +350,7 @@ def test_threads_change_nothing_in_large_graphs(monkeypatch):
         np.testing.assert_array_equal(one.path_.objective, other.path_.objective)
     assert nmi(one.labels_, labels) > 0.99
     A = random_graph(40, 0.3, 0)
-    monkeypatch.setattr(descent, "LARGE_GRAPH", 0)
+    monkeypatch.setattr(graph_search, "LARGE_GRAPH", 0)
     fitted = GraphCut(0.6, random_state=0).fit(A)
     lowest = reference.lowest_neighbour(A, fitted.labels_, 0.6, "normalized")
     assert fitted.converged_ and lowest > fitted.objective_ - 1e-8

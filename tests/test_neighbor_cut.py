@@ -16,14 +16,12 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import madbayes
 from madbayes import NeighborCut
-from madbayes.graph import communities, merging, neighbors, planted, samples, stages, voting
+from madbayes.graph import communities, neighbors, planted, stages, valley_test, voting
 from madbayes.graph.input import connected_part
 from madbayes.graph.knn_graph import adjacency
-from madbayes.graph.merging import Clusters
 from madbayes.graph.neighbors import Neighbours, nearest_by_distances
-from madbayes.graph.smoothing_kernels import smoothing_terms
-from madbayes.graph.valley_kernels import strands
-from madbayes.graph.valley_test import NONE, MergeTree, depth, staircase
+from madbayes.graph.valley_kernels import smoothing_terms, strands
+from madbayes.graph.valley_test import NONE, Clusters, MergeTree, depth, staircase
 from madbayes.graph.voting import vote
 
 
@@ -105,8 +103,8 @@ def test_depth_is_the_plain_loop(seed, monkeypatch):
     weights = np.exp(r.normal(size=45))
     flow = sp.csr_array(A.multiply(weights[:, None]).multiply(weights[None]))
     flow.sort_indices()
-    monkeypatch.setattr(merging, "TERMS", smoothing_terms(15))
-    monkeypatch.setattr(merging, "HEIGHT", 0.9)
+    monkeypatch.setattr(valley_test, "TERMS", smoothing_terms(15))
+    monkeypatch.setattr(valley_test, "HEIGHT", 0.9)
     # The first cluster is two pieces; the kernel keeps the numbers of pieces, not of clusters
     piece = np.repeat([0, 2, 1], [15, 10, 20])
     clusters = Clusters(A.indptr, A.indices, A.data, flow.data, piece, 0.5)
@@ -154,7 +152,7 @@ def test_joins_are_those_of_the_plain_loop():
             new = tuple(sorted(a if c == b else c for c in p))
             value = found.pop(p)[0]
             found[new] = min(value, found.get(new, (np.inf,))[0]), False
-    joined = merging.merge(*given)
+    joined = valley_test.merge(*given)
     assert joined.z.tolist() == z and joined.pairs.tolist() == pairs
 
 
@@ -653,9 +651,9 @@ def test_the_two_ends_of_an_arc_count_as_two_places_of_a_ring(seed):
 @pytest.fixture
 def few_are_many(monkeypatch):
     """Clusters of more than 900 rows are looked at by samples of 600."""
-    monkeypatch.setattr(samples, "MANY", 900)
+    monkeypatch.setattr(voting, "MANY", 900)
     monkeypatch.setattr(stages, "MANY", 900)
-    monkeypatch.setattr(samples, "SAMPLE", 600)
+    monkeypatch.setattr(voting, "SAMPLE", 600)
 
 
 def test_a_wide_valley_shows_in_samples_of_many_rows(monkeypatch):
@@ -663,7 +661,7 @@ def test_a_wide_valley_shows_in_samples_of_many_rows(monkeypatch):
     model = NeighborCut().fit(X)
     assert model.n_clusters_ == 2 and ari(y, model.labels_) > 0.85
     assert model.evidence_.number == 2 and model.evidence_.strength != "none"
-    monkeypatch.setattr(samples, "cut_samples", lambda *given: (None, True))
+    monkeypatch.setattr(voting, "cut_samples", lambda *given: (None, True))
     assert NeighborCut().fit(X).n_clusters_ == 1  # all rows alone do not show it
 
 
@@ -693,8 +691,8 @@ def test_order_neighbours_and_format_do_not_matter_for_samples(few_are_many):
 def test_samples_that_disagree_weaken_the_evidence(few_are_many, monkeypatch):
     X, _ = make_moons(2400, noise=0.12, random_state=3)
     assert not NeighborCut().fit(X).evidence_.remarks
-    look = samples.cut_samples
-    monkeypatch.setattr(samples, "cut_samples", lambda *given: (look(*given)[0], False))
+    look = voting.cut_samples
+    monkeypatch.setattr(voting, "cut_samples", lambda *given: (look(*given)[0], False))
     choice = NeighborCut().fit(X).evidence_
     assert choice.number == 2 and choice.strength == "weak" and "Samples" in choice.remarks[0]
 
@@ -702,7 +700,7 @@ def test_samples_that_disagree_weaken_the_evidence(few_are_many, monkeypatch):
 def test_rows_outside_of_a_sample_follow_their_links():
     labels = np.array([0, -1, -1, 5, -1, 4, -1])
     nearest = np.array([[1], [0], [1], [4], [5], [4], [6]])  # 5 is elsewhere, 6 links to itself
-    samples.label_the_rest(labels, np.array([0, 1, 2, 4, 5, 6]), nearest, np.array([0, 4]))
+    voting.label_the_rest(labels, np.array([0, 1, 2, 4, 5, 6]), nearest, np.array([0, 4]))
     assert labels.tolist() == [0, 0, 0, 5, 4, 4, 0]
 
 
@@ -710,7 +708,7 @@ def test_joins_of_several_looks_are_one_tree():
     labels = np.arange(5)
     fine = MergeTree(labels, np.array([4.0, 6.0]), np.array([[0, 1], [1, 2]]))
     look = MergeTree(labels, np.array([5.0, 4.5]), np.array([[1, 3], [3, 4]]))  # 1 was divided
-    tree = samples.combined(labels, [fine, look])
+    tree = voting.combined(labels, [fine, look])
     assert tree.z.tolist() == [4.0, 5.0, 5.0, 6.0]  # 4.5 comes after the 5
     for number, expected in ((4, [0, 0, 1, 2, 3]), (2, [0, 0, 1, 0, 0]), (1, [0] * 5)):
         assert tree.labels_at(number).tolist() == expected

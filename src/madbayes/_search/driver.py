@@ -44,6 +44,7 @@ from madbayes._search.renewal import NOISE, renew
 from madbayes._search.space import Crossing, Descent, Halving, Space
 
 SAMPLE_ROWS = 20_000  # rows of the sample that steps 1 to 4 work on
+SAMPLE_ROWS_PER_CLUSTER = 50  # the sample has at least this many rows for each cluster
 TOL = 1e-10  # a gain below this share of the objective counts as rounding
 SPLITS = 3  # pairs of rows from which the split of one cluster starts
 ENDS = 4  # lowest divisions that are kept from round to round
@@ -117,7 +118,7 @@ def start(
     # A given number of clusters needs a larger sample: on data without clear clusters the minimum
     # of a small sample is far from the minimum of all rows.
     given = isinstance(space, Crossing) and space.price.penalty == 0
-    size = max(SAMPLE_ROWS * (5 if given else 1), 50 * len(first[0]))
+    size = max(SAMPLE_ROWS * (5 if given else 1), SAMPLE_ROWS_PER_CLUSTER * len(first[0]))
     if space.n > size:
         some = space.sample(size, rng)
         return some, different([some.settle(C) for C in first])

@@ -27,11 +27,11 @@ import numpy as np
 
 from madbayes._rows.progress import Stage
 from madbayes._rows.threads import together
-from madbayes.graph.descent import Division, common
 from madbayes.graph.fringe import FRINGE_SIZE
 from madbayes.graph.levels import Graph, no_links
 from madbayes.graph.modularity_kernels import hold_out
 from madbayes.graph.planted import ladder
+from madbayes.graph.search import Division, common
 
 FOLDS = 10  # parts of the edges, each of which can be held out
 BEYOND_CHANCE = 3.0  # standard errors by which p must exceed q; in random graphs it is below q

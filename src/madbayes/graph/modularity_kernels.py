@@ -4,8 +4,7 @@ held out, connected components, hashes of surroundings, leaves folded."""
 import numpy as np
 
 from madbayes._jit import inner, kernel
-from madbayes.graph.cut_kernels import TOL
-from madbayes.graph.move_kernels import look_around
+from madbayes.graph.cut_kernels import TOL, look_around
 
 DEGREE, LINKS = range(2)  # of a cluster: columns of `sums`
 

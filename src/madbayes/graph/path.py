@@ -21,13 +21,12 @@ import scipy.sparse as sp
 from madbayes._model.layers import APART
 from madbayes._rows.checks import check_choice
 from madbayes._rows.threads import workers
-from madbayes.graph.descent import Division
 from madbayes.graph.fringe import Core, core_of
 from madbayes.graph.held_out import FOLDS, SAME_NUMBER, Evidence, weigh
 from madbayes.graph.input import check_graph, connected_part
 from madbayes.graph.levels import Graph
 from madbayes.graph.planted import polished, resolutions
-from madbayes.graph.search import NOTHING, THETA_TOP, measure
+from madbayes.graph.search import NOTHING, THETA_TOP, Division, measure
 from madbayes.howmany.staircase import Choice, Staircase, in_words, lower_hull
 
 # Half-edges. Up to so many, each division of each repetition is two runs combined, in three times

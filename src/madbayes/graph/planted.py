@@ -22,7 +22,6 @@ import numpy as np
 
 from madbayes._rows.threads import patient, together
 from madbayes.graph.cut_kernels import renumber
-from madbayes.graph.descent import REORDER_RATIO, Division, common
 from madbayes.graph.levels import (
     CACHED_CLUSTERS,
     FEW_MERGED,
@@ -33,7 +32,7 @@ from madbayes.graph.levels import (
     reordered,
 )
 from madbayes.graph.modularity_kernels import rise
-from madbayes.graph.search import measure
+from madbayes.graph.search import REORDER_RATIO, Division, common, measure
 
 # The lowest γ. Modularity has γ = 1; far below it only what is far apart is left.
 GAMMA_COARSEST = 2.0**-2.5

@@ -1,6 +1,6 @@
 """The stages of `NeighborCut`. Each stage takes a `State` and returns the next one.
 
-1. `merge_across_no_valley` (`voting.py`, `samples.py`, `merging.py`, `valley_test.py`) cuts the
+1. `merge_across_no_valley` (`voting.py`, `valley_test.py`) cuts the
    graph into small pieces and merges them, unless a valley lies between them.
 2. `find_communities_without_valleys` (`communities.py`) looks for communities of the graph, where
    the rows have many columns and valleys say little.
@@ -30,9 +30,8 @@ from madbayes.graph.knn_graph import (
     order_by_density,
 )
 from madbayes.graph.neighbors import Neighbours
-from madbayes.graph.samples import MANY, cut_with_samples
 from madbayes.graph.valley_test import MergeTree, staircase, staircase_with_curves
-from madbayes.graph.voting import majority_of_numbers, merge_pieces
+from madbayes.graph.voting import MANY, cut_with_samples, majority_of_numbers, merge_pieces
 from madbayes.howmany.staircase import Staircase
 
 

@@ -2,6 +2,19 @@
 
 Too few neighbours see gaps that chance made, too many reach over the gaps that are there. So cuts
 of the graphs of 10, 15 and 30 neighbours vote on the number of clusters.
+
+The nearest 15 of very many rows lie so close together that no cut of their graph sees a wide
+valley: the rows near a boundary, the only ones that the test looks at, are as dense as those beside
+them. In a sample the neighbours lie farther apart. Small and thin clusters show in all rows only.
+So many rows are cut in these steps (`cut_with_samples`):
+
+1. *All rows.* Cut the graph and merge its pieces, until a valley is left that is far beyond chance.
+2. *Samples.* Take three samples of each cluster of more than `MANY` rows, cut them with 10, 15 and
+   30 neighbours, and let them vote. Each piece of the first cut gives its share of a sample, from
+   dense and sparse places alike, which leaves less to chance than random rows.
+3. *The other rows* get the cluster of their nearest row that has one.
+4. *Again* in parts that are still large and hold at most half of the rows that were sampled. In
+   larger parts the rows of a sample would lie as far apart as before.
 """
 
 from dataclasses import replace
@@ -10,15 +23,32 @@ import numpy as np
 
 from madbayes._rows.threads import together
 from madbayes.graph.input import connected_part
-from madbayes.graph.knn_graph import KnnGraph, Nearest, knn_graph, mean_distance, most_neighbours
+from madbayes.graph.knn_graph import (
+    KnnGraph,
+    Nearest,
+    NearestAmong,
+    knn_graph,
+    mean_distance,
+    most_neighbours,
+)
 from madbayes.graph.levels import LOOKS, reordered
-from madbayes.graph.merging import merge
 from madbayes.graph.search import one_run
-from madbayes.graph.valley_test import MergeTree, row_weight, staircase, with_weak_evidence
+from madbayes.graph.valley_test import (
+    MergeTree,
+    chance,
+    merge,
+    row_weight,
+    staircase,
+    with_weak_evidence,
+)
 from madbayes.howmany.staircase import Staircase
 
 PIECES = 0.5  # resolution of the first cut: pieces of about 20 rows
 VOTERS = (10, 15, 30)  # numbers of neighbours that vote, where the user asks for one among them
+MANY = 6_000  # rows: a cluster with more rows is divided by samples
+SAMPLE = 4_000  # rows of a sample
+LEVEL = 0.05  # valleys of all rows expected by chance; less than elsewhere, since samples follow
+LAYERS = 2.0  # rows behind each other on either side of a boundary that a valley needs at least
 
 
 def voters(n_neighbors: int) -> tuple[int, ...]:
@@ -106,3 +136,113 @@ def vote(paths: dict[int, Staircase], numbers: tuple[int, ...]) -> tuple[int, St
     others = " and ".join(f"{found[k]} with {k}" for k in differ)
     remark = f"The number depends on the neighbours that count: it would be {others}"
     return decides, with_weak_evidence(path, remark)
+
+
+def n_neighbors_needed(n_neighbors: int, rows: int) -> int:
+    """How many neighbours of each row the stages need."""
+    numbers = voters(n_neighbors)
+    return max(n_neighbors, numbers[1] if rows > MANY else max(numbers))
+
+
+def cut_with_samples(
+    asked: KnnGraph,
+    among: NearestAmong,
+    nearest: Nearest,
+    numbers: tuple[int, ...],
+    weights: str,
+    effort: float,
+) -> tuple[KnnGraph, MergeTree, Staircase]:
+    """The graph of all rows, the merges of their clusters, and the staircase of these.
+
+    `asked` is the graph that the user asked for, `numbers` are the numbers of neighbours that vote.
+    """
+    distance, place = (each[:, : numbers[1]] for each in nearest)
+    same = asked.nearest is not None and asked.nearest.shape[1] == numbers[1]
+    graph = asked if same else knn_graph(distance, place, weights, 1.0)
+    tree = merge_pieces(graph, effort, layers=LAYERS)
+    labels, n = tree.labels, tree.labels.size
+    order = np.lexsort((mean_distance(distance), labels))
+    tree = tree.rest(tree.before(tree.z > chance(n, LEVEL)))
+    labels, trees, sure = tree.labels, [tree], True
+    large = np.flatnonzero(np.bincount(labels) > MANY).tolist()
+    while large:
+        c = large.pop()
+        rows = order[labels[order] == c]
+        found, agree = cut_samples(rows, among, numbers, weights, effort)
+        sure &= agree
+        if found is None:
+            continue
+        sample, part = found
+        first = int(labels.max()) + 1
+        number = np.r_[c, first : first + part.labels.max()]
+        labels[rows] = -1
+        labels[sample] = number[part.labels]
+        label_the_rest(labels, rows, place, number)
+        trees.append(MergeTree(labels, chance(n) + part.z, number[part.pairs]))
+        large += [c for c in number.tolist() if MANY < (labels == c).sum() <= rows.size / 2]
+    tree = combined(labels, trees)
+    path = staircase(tree, None)
+    if not sure:
+        remark = "Samples of the rows do not agree on the number of clusters"
+        path = with_weak_evidence(path, remark)
+    return graph, tree, path
+
+
+def cut_samples(
+    rows: np.ndarray, among: NearestAmong, numbers: tuple[int, ...], weights: str, effort: float
+) -> tuple[tuple[np.ndarray, MergeTree] | None, bool]:
+    """Step 2, for a cluster of these `rows`: the sample that decides with the merges of its
+    clusters (None if it is one cluster), and whether the samples agree.
+
+    A sample takes rows at equal steps. The z of its valleys are those beyond chance.
+    """
+    step = rows.size / SAMPLE
+    begin = step * np.arange(len(numbers)) / len(numbers)
+    samples = {
+        k: rows[(step * np.arange(SAMPLE) + at).astype(np.int64)]
+        for k, at in zip(numbers, begin, strict=True)
+    }
+    graphs = {
+        k: knn_graph(*among(sample, min(k, most_neighbours(SAMPLE))), weights, 1.0)
+        for k, sample in samples.items()
+    }
+    k, tree, path = majority(graphs, numbers, effort)
+    choice = path.best()
+    if choice.number == 1:
+        return None, not choice.remarks
+    rest = tree.rest(choice.number)
+    excess = tree.excess()[len(tree.z) - len(rest.z) :]
+    return (samples[k], MergeTree(rest.labels, excess, rest.pairs)), not choice.remarks
+
+
+def label_the_rest(
+    labels: np.ndarray, rows: np.ndarray, nearest: np.ndarray, numbers: np.ndarray
+) -> None:
+    """Step 3. Each of `rows` without a label gets that of its nearest row with one of `numbers`.
+
+    Rows that no chain of neighbours leads to become part of the largest cluster.
+    """
+    left = rows[labels[rows] < 0]
+    while left.size:
+        near = labels[nearest[left]]
+        fits = np.isin(near, numbers)
+        known = fits.any(axis=1)
+        if not known.any():
+            of = labels[rows]
+            labels[left] = np.bincount(of[of >= 0]).argmax()
+            return
+        labels[left[known]] = near[known, fits[known].argmax(axis=1)]
+        left = left[~known]
+
+
+def combined(labels: np.ndarray, trees: list[MergeTree]) -> MergeTree:
+    """The merges of all trees, the shallowest valleys first. A cluster that was divided further has
+    the number of its first part."""
+    z = np.concatenate([np.maximum.accumulate(each.z) for each in trees])
+    pairs = np.concatenate([each.pairs for each in trees])
+    order = np.argsort(z, kind="stable")
+    root, made = np.arange(int(labels.max()) + 1), []
+    for a, b in pairs[order].tolist():
+        made.append((root[a], root[b]))
+        root[root == root[b]] = root[a]
+    return MergeTree(labels, z[order], np.array(made, dtype=np.int64).reshape(-1, 2))
