@@ -2,12 +2,13 @@
 
 import numpy as np
 import pytest
-from sklearn.datasets import make_blobs, make_moons
+from sklearn.datasets import load_iris, make_blobs, make_moons
 from sklearn.metrics import adjusted_rand_score
 from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 import madbayes
-from madbayes import AutoCluster, DPMeans, NeighborCut
+from madbayes import AutoCluster, DPMeans, EllipticalMeans, NeighborCut
 from madbayes.howmany.densities import explain, gaussian_density, kernel_density
 
 
@@ -182,3 +183,12 @@ def test_two_clusters_of_three_are_not_called_strong(seed):
     model = AutoCluster(random_state=0).fit(centers + r.normal(size=centers.shape))
     assert (model.n_clusters_, model.evidence_.strength) in [(2, "moderate"), (3, "moderate")]
     assert any("doubts them" in remark for remark in model.evidence_.remarks)
+
+
+def test_two_clusters_of_iris_are_not_called_strong():
+    """Two of the three species overlap, so no valley lies between them."""
+    X = StandardScaler().fit_transform(load_iris().data)
+    long = EllipticalMeans(random_state=0).fit(X).evidence_
+    assert (long.number, long.strength) == (2, "weak") and "one more cluster" in long.reason
+    model = AutoCluster(random_state=0).fit(X)
+    assert (model.n_clusters_, model.evidence_.strength) == (2, "moderate")

@@ -10,16 +10,19 @@ with hard assignments. So "auto" needs no more than to minimise J at this λ ove
 
 ICL assumes that clusters are Gaussian. A ring, a crescent or a heavy tail repays several ellipses
 too, and the more rows there are, the surer ICL is of them. So the strength of the evidence does not
-come from ICL but from two questions:
+come from ICL but from three questions:
 
 4. *Are they apart?* Each cluster and the one nearest to it are looked at along the line that tells
    them best apart (Fisher 1936). They are apart if there are fewer rows half-way than on each side.
 5. *Are they found again?* Each half of the rows is searched alone; its clusters divide all rows.
    The agreement is the mean adjusted Rand index with the division that was found.
+6. *Is one more better?* The density of the clusters and that of the division into one more are
+   compared on held-out rows (`howmany/densities.py`): two classes that overlap have no valley.
 
-Strong evidence needs both for every cluster, moderate evidence for every second one. It is weak,
-too, where clusters have few rows for their parameters: two groups in many columns then stay one
-ellipse in the whole and in its halves, because no division repays a further covariance.
+Strong evidence needs 4. and 5. for every cluster, moderate evidence for every second one. It is
+weak if one more is better. It is weak, too, where clusters have few rows for their parameters: two
+groups in many columns then stay one ellipse in the whole and in its halves, because no division
+repays a further covariance.
 """
 
 from dataclasses import replace
@@ -47,6 +50,8 @@ from madbayes.elliptical.space import (
     move_rows,
     terms,
 )
+from madbayes.howmany.densities import MIN_ROWS, explain
+from madbayes.howmany.doubts import FINER_GAIN, WEAK_SUPPORT
 from madbayes.howmany.links import WINDOW
 from madbayes.howmany.staircase import Staircase, Strength
 
@@ -112,6 +117,7 @@ def find_number(
     how: dict[str, Any] = {"max_iter": max_iter, "effort": effort}
     found = [find_once(some, hint, rng, **how) for _ in range(n_init)]
     result, divisions = min(found, key=lambda f: some.objective(f[0][0]))
+    one_more = gain_of_one_more(some, result[0], divisions)  # 6.
     if some is not space:
         there, here = space, some
         if hint is not None:
@@ -126,7 +132,7 @@ def find_number(
         price = float(np.clip(price, path.price_low[step], path.price_high[step]))
         history = [value + price * now.k for value in history]
     halves = find_again(some, hint, rng, **how) if now.k > 1 else []  # 5.
-    return (now, history, converged), judge(path, space, now, price, errors, halves)
+    return (now, history, converged), judge(path, space, now, price, errors, halves, one_more)
 
 
 def staircase(space: Space, small: Division, low: int, high: int) -> dict[int, Division]:
@@ -170,6 +176,15 @@ def find_again(
     return found
 
 
+def gain_of_one_more(space: Space, now: Division, divisions: dict[int, Division]) -> float:
+    """6. How much better one more cluster explains held-out rows, in nats per row."""
+    finer = divisions.get(now.k + 1)
+    if now.k == 1 or finer is None or len(space.Y) < MIN_ROWS:
+        return 0.0
+    found = explain(space.Y, {"now": now.labels, "finer": finer.labels})
+    return found["finer"] - found["now"]
+
+
 def judge(
     path: Staircase,
     space: Space,
@@ -177,8 +192,9 @@ def judge(
     price: float,
     errors: dict[int, float],
     halves: list[tuple[Space, Division]],
+    one_more: float,
 ) -> Staircase:
-    """4. and 5. The evidence for this division; other numbers are ranked by ICL."""
+    """4. to 6. The evidence for this division; other numbers are ranked by ICL."""
     scores = {j: -(error + price * j) for j, error in errors.items()}
     if now.k == 1:
         reason = "no division repays the parameters of its clusters"
@@ -189,13 +205,18 @@ def judge(
     agreement = max(0.0, float(np.mean([agree(space, now, half, d) for half, d in halves])))
     enough = float(now.W.mean()) >= ROWS_PER_PARAMETER * parameters(space.Y.shape[1])
     strength: Strength = "weak"
-    if enough and apart >= HALF and agreement >= PARTLY:
+    reason = f"{apart:.0%} of the clusters have a valley towards the next one"
+    support = apart * agreement
+    if one_more > FINER_GAIN:
+        support = min(support, WEAK_SUPPORT)
+        reason += ", but one more cluster explains held-out rows better"
+    elif enough and apart >= HALF and agreement >= PARTLY:
         strength = "strong" if apart >= ALL and agreement >= AGAIN else "moderate"
     return path.decide(
         now.k,
-        f"{apart:.0%} of the clusters have a valley towards the next one",
+        reason,
         scores=scores,
-        support=apart * agreement,
+        support=support,
         price=price,
         strength=strength,
         stability=float(np.mean([d.k == now.k for _, d in halves])),
