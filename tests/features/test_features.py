@@ -21,17 +21,13 @@ from madbayes.features import (
     CollapsedBPMeans,
     KFeatures,
     StepwiseKFeatures,
-    budget,
     row_kernels,
     search,
+    segment,
 )
-from madbayes.features import bounds as bounds_of_rows
 from madbayes.features import path as path_module
 from madbayes.features.allocation import Allocation
-from madbayes.features.bounds import Bounds
-from madbayes.features.extrapolation import Ahead
-from madbayes.features.greedy import greedy
-from madbayes.features.kfeatures import k_features
+from madbayes.features.segment import Bounds
 from madbayes.features.solve import Features, by_size
 from madbayes.penalties import feature_path
 
@@ -391,48 +387,11 @@ def test_bounds_pass_by_rows_that_stay(kind):
     np.testing.assert_allclose(bound.error, plain.error, rtol=1e-6, atol=1e-9 * plain.error.max())
 
 
-def test_features_that_go_on_are_counted_from_there():
-    """After `move` a pass with bounds leaves what a pass over all rows does."""
-    X = np.random.default_rng(5).normal(size=(3000, 4))
-    plain, bound = (Allocation(Rows(X)) for _ in range(2))
-    bounds, ahead, moved = Bounds(), (Ahead(), Ahead()), 0
-    for state in (plain, bound):
-        state.put(np.zeros((3000, 5)), X[:5])
-    for _ in range(40):
-        assert bound.assign_some(bounds) == plain.assign("exact")
-        assert bound.rss == pytest.approx(plain.rss, rel=1e-9)
-        for state, way in zip((plain, bound), ahead, strict=True):
-            state.refit()
-            fitted = state.A.copy()
-            way.go_on(state, False)
-        np.testing.assert_allclose(bound.A, plain.A, rtol=1e-7, atol=1e-9)
-        moved += bounds.reach.size > 0 and (bound.A != fitted).any()
-    assert moved > 5
-
-
-@pytest.mark.parametrize("shape, K", [((9000, 4), 8), ((6000, 3), 5)])
-def test_going_ahead_takes_fewer_passes(shape, K, monkeypatch):
-    X = np.random.default_rng(6).normal(size=shape)
-
-    def passes():
-        state = Allocation(Rows(X))
-        greedy(state, np.random.RandomState(0), 0.0, K)
-        _, n_iter, converged = k_features(state, assignment="exact", max_iter=300, least=1e-6)
-        assert converged
-        return n_iter, state.rss
-
-    ahead = passes()
-    monkeypatch.setattr(Ahead, "go_on", lambda *_: None)
-    plain = passes()
-    assert ahead[0] < plain[0]
-    assert ahead[1] < plain[1] * 1.02
-
-
 @pytest.mark.parametrize("model", [KFeatures(6, n_init=1), BPMeans(300.0)])
 def test_bounds_change_no_result(model, monkeypatch):
     X = np.random.default_rng(4).normal(size=(4200, 4))
     with_bounds = clone(model).set_params(random_state=0, n_jobs=1).fit(X)
-    monkeypatch.setattr(bounds_of_rows, "FEW_CHANGES", -1)  # they never begin
+    monkeypatch.setattr(segment, "FEW_CHANGES", -1)  # they never begin
     without = clone(model).set_params(random_state=0, n_jobs=1).fit(X)
     np.testing.assert_array_equal(with_bounds.assignments_, without.assignments_)
     assert with_bounds.objective_ == pytest.approx(without.objective_, rel=1e-12)
@@ -443,7 +402,7 @@ def test_bounds_change_no_result(model, monkeypatch):
 def test_noise_is_not_searched_for_ever(shape, K, effort):
     X = np.random.default_rng(0).standard_normal(shape)
     state = Allocation(Rows(X))
-    patience = budget.default_patience(shape, effort)
+    patience = search.default_patience(shape, effort)
     rng = np.random.RandomState(0)
     search.grow(state, rng, 0.0, K, 3)
     begun, dearest = state.work, 0.0
@@ -459,7 +418,7 @@ def test_noise_is_not_searched_for_ever(shape, K, effort):
     assert state.K == K
     # The try that was under way may end: its births and, here, its polish.
     births = 24 * (K + search.SEEDS) * state.n * state.d
-    assert state.work - begun <= budget.budget(state, patience) + dearest + births
+    assert state.work - begun <= search.budget(state, patience) + dearest + births
 
 
 def test_max_components():

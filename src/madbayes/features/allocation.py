@@ -16,9 +16,8 @@ from madbayes._rows.rows import NO_WEIGHT, Share, segments
 from madbayes._rows.speculation import in_turn
 from madbayes.features import row_kernels as kernels
 from madbayes.features import segment
-from madbayes.features.bounds import UNBOUND, Bounds
 from madbayes.features.row_kernels import COORDINATE, EXACT, MEASURE, SOME, triangle
-from madbayes.features.segment import State
+from madbayes.features.segment import UNBOUND, Bounds, State
 
 
 class Allocation:
@@ -59,6 +58,10 @@ class Allocation:
     def error(self) -> np.ndarray:
         """‖x_n - z_n A‖² in the last pass; only for rows in this process."""
         return self.states[0].error
+
+    def objective(self, penalty: float) -> float:
+        """J: the squared error and the penalty of each feature."""
+        return self.rss + penalty * self.K
 
     def one_pass(self) -> float:
         """The cost of a pass that only measures the error."""
@@ -188,12 +191,6 @@ class Allocation:
             self.drop(int(np.argmin(costs)))
             costs = self.death_costs()
         return before - self.K
-
-    def move(self, step: np.ndarray) -> None:
-        """Add `step` to A, after a `refit`."""
-        self.A = self.A + step
-        self._T = -self.S @ step
-        self.rss -= float((self._T * step).sum())
 
     def refit_all(self) -> None:
         """`refit` that keeps dependent columns: A is the best solution of smallest norm."""

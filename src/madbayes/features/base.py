@@ -18,8 +18,8 @@ from madbayes._rows.checks import check_count, check_penalty, check_rows
 from madbayes._rows.threads import workers
 from madbayes._storage.saving import SaveMixin
 from madbayes.features.allocation import Allocation
-from madbayes.features.budget import NO_SEARCH
 from madbayes.features.path import climb_path
+from madbayes.features.search import NO_SEARCH
 from madbayes.features.solve import Features, Method, best_start, in_order
 from madbayes.features.table import Table, check_table_to_fit, open_table
 

@@ -27,9 +27,8 @@ import numpy as np
 from madbayes._rows.checks import check_choice, check_count
 from madbayes.features.allocation import Allocation
 from madbayes.features.base import PenalizedFeatures
-from madbayes.features.budget import default_patience, few
-from madbayes.features.greedy import greedy
-from madbayes.features.search import search, search_start, settle
+from madbayes.features.kfeatures import greedy
+from madbayes.features.search import default_patience, few, search, search_start, settle
 from madbayes.features.solve import Features, Method, finish
 
 

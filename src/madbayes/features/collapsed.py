@@ -26,10 +26,9 @@ import numpy as np
 from madbayes._rows.checks import check_choice, check_count
 from madbayes.features.allocation import Allocation
 from madbayes.features.base import PenalizedFeatures
-from madbayes.features.budget import default_patience, few
-from madbayes.features.greedy import greedy
-from madbayes.features.rowwise import collapsed_pass
-from madbayes.features.search import LONG_HOPE, exchange, search_start
+from madbayes.features.collapsed_pass import collapsed_pass
+from madbayes.features.kfeatures import greedy
+from madbayes.features.search import LONG_HOPE, default_patience, exchange, few, search_start
 from madbayes.features.solve import Features, Method
 
 

@@ -25,11 +25,15 @@ from madbayes._rows.checks import check_choice, check_count
 from madbayes._rows.threads import workers
 from madbayes.features.allocation import Allocation
 from madbayes.features.base import FeaturesMixin
-from madbayes.features.bounds import Bounds
-from madbayes.features.budget import FEW_NODES, default_patience, least_gain
-from madbayes.features.extrapolation import Ahead
-from madbayes.features.greedy import greedy
-from madbayes.features.search import search, search_start, settle
+from madbayes.features.search import (
+    FEW_NODES,
+    default_patience,
+    least_gain,
+    search,
+    search_start,
+    settle,
+)
+from madbayes.features.segment import Bounds
 from madbayes.features.solve import Features, Method, best_start, finish, in_order
 from madbayes.features.table import open_table
 
@@ -37,6 +41,33 @@ from madbayes.features.table import open_table
 def objective(X: np.ndarray, Z: np.ndarray, A: np.ndarray) -> float:
     """BKJ Eq. 14."""
     return float(((X - Z.astype(float) @ A) ** 2).sum())
+
+
+def greedy(state: Allocation, rng: np.random.RandomState, penalty: float, cap: int) -> None:
+    """0. The start of BKJ 5: the mean for all rows, then residuals of rows drawn by squared error.
+
+    With penalty 0 up to `cap` features, otherwise as long as J falls.
+    """
+    if cap < 1:
+        return
+    before, saved = state.objective(penalty), state.save()
+    state.add(state.everybody(), np.zeros(state.d))
+    state.measure()
+    state.refit()
+    state.measure()
+    if penalty > 0 and state.objective(penalty) >= before:
+        state.restore(saved)
+    while state.K < cap:
+        rows = state.draw(rng, 1)
+        if rows.size == 0:
+            break
+        before, saved = state.objective(penalty), state.save()
+        a = state.residuals(rows)
+        state.add(state.nearer(a[0]), a[0])
+        state.measure()
+        if state.objective(penalty) >= before:
+            state.restore(saved)
+            break
 
 
 def assign(state: Allocation, how: str) -> int:
@@ -58,16 +89,13 @@ def k_features(
     prove to stay as they are are then passed by.
     """
     history: list[float] = []
-    bounds, ahead, far = Bounds(), Ahead(), False
+    bounds = Bounds()
     for n_iter in range(1, max_iter + 1):
-        if least and n_iter > 1:
-            ahead.go_on(state, far)
         changed = state.assign_some(bounds) if least else assign(state, assignment)  # 1.
-        if not changed and n_iter > 1 and not ahead.pull:
+        if not changed and n_iter > 1:
             return history, n_iter, True  # 3.
         update_features(state)  # 2.
-        far = bool(history) and ahead.pull > 0 and (not changed or state.rss >= history[-1])
-        if history and not far and state.rss >= history[-1] * (1 - least):
+        if history and state.rss >= history[-1] * (1 - least):
             return history, n_iter, True
         history.append(state.rss)
     return history, max_iter, False

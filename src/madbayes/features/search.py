@@ -4,7 +4,7 @@ J = squared error + penalty × K, with at most `cap` features. With penalty 0 th
 
 1. Birth: a feature grown from residuals, as long as one lowers J.
 2. Try a swap, a birth or a death at random, polish, and keep the result if J is lower. The tries
-   end after `patience` failures, or when they have used up their budget (`features/budget.py`),
+   end after `patience` failures, or when they have used up their budget (`budget`),
    because on noise there is always a little to gain. Costs are counted, not timed.
 3. Polish: choose each row's z exactly, compute A by least squares, drop features that do not pay,
    until nothing changes. Then change rows one by one, while A refits at once; both again, until
@@ -18,13 +18,21 @@ import numpy as np
 
 from madbayes._rows.progress import Stage
 from madbayes.features.allocation import Allocation
-from madbayes.features.bounds import Bounds
-from madbayes.features.budget import FEW_NODES, SMALL, TINY, budget, harder, last_nodes, least_gain
-from madbayes.features.extrapolation import Ahead
-from madbayes.features.greedy import value
-from madbayes.features.rowwise import collapsed_pass
+from madbayes.features.collapsed_pass import collapsed_pass
+from madbayes.features.segment import Bounds
 from madbayes.features.solve import Features, Start, finish
 
+TINY = 32  # rows: up to here any allocation is worth a try
+SMALL = 2**14  # values in X: up to here a polish is always worth finishing
+MOST_PATIENCE = 60  # tries in vain, by default
+NO_SEARCH = 0.01  # effort below which features are not exchanged: the algorithm as printed
+TRIES = 30  # that are paid for at least
+VISITS = 2**14  # of rows, for each try in vain that is allowed: what a search may cost …
+PASSES = 20  # … or so many passes over all rows …
+PRODUCTS = 2**31  # … but no more than so many products, more only with more effort
+LEAST_GAIN = 1e-5  # part of J that a round of a polish gains at least
+FEW_NODES = 512  # of the search tree of a row (beyond 12 features) until the last polish
+ALL_NODES = 2**24  # of the search trees of all rows together in the last polish
 SEEDS = 6  # rows that a birth is grown from
 ROUNDS = 200  # at most, in the polish of a try
 LAST_ROUNDS = 2000  # and in the last one
@@ -35,6 +43,48 @@ TWICE = 0.3  # of the tries: two exchanges at once
 
 
 Descent = Callable[[Allocation, float, int, float], bool]  # state, penalty, cap, target
+
+
+# What a search may cost
+
+
+def few(shape: tuple[int, int]) -> int:
+    """Starts of a search."""
+    return 3 if shape[0] * shape[1] <= SMALL else 1
+
+
+def default_patience(shape: tuple[int, int], effort: float) -> int:
+    """Tries in vain before the search ends: fewer where each takes long, none with hardly any."""
+    if effort < NO_SEARCH:
+        return 0
+    most = MOST_PATIENCE if shape[0] > TINY else 150
+    return round(effort * float(np.clip(3e6 / (shape[0] * max(shape[1], 1)), 10, most)))
+
+
+def harder(state: Allocation) -> float:
+    """How many more tries so many features need: about as many as there are pairs of them."""
+    K = min(state.K, state.d)
+    pairs = max(1.0, (1 + K) * (2 + K) / 24)
+    return pairs if state.n > TINY else min(2.0, pairs)
+
+
+def budget(state: Allocation, patience: float) -> float:
+    """2. What the tries may cost together."""
+    passes = max(patience * harder(state), TRIES) * max(VISITS / state.n, PASSES)
+    return min(passes * state.one_pass(), max(1, patience / MOST_PATIENCE) * PRODUCTS)
+
+
+def least_gain(state: Allocation) -> float:
+    """The part of J that a round of a polish, but the last, should gain at least."""
+    return LEAST_GAIN if state.n * state.d > SMALL else 0.0
+
+
+def last_nodes(state: Allocation) -> int:
+    """Nodes of the search tree of each row in the last polish: fewer where rows are many."""
+    return int(np.clip(ALL_NODES / state.n, FEW_NODES, Allocation.most_nodes))
+
+
+# The steps
 
 
 def alternate(
@@ -54,21 +104,17 @@ def alternate(
     total, before, own = 0, np.inf, bounds or Bounds()
     large = state.n * state.d > SMALL
     hope = HOPE if large else LONG_HOPE
-    ahead, far = Ahead(), False
     for step in range(rounds):
         rounds -= 1
-        if step and large and not least:  # to the end: that would be many small steps
-            ahead.go_on(state, far)
         K = state.K
         changed = state.assign_some(own) if large else state.assign("exact")
         state.refit(penalty)
         changed += state.K != K
         total += changed
-        now = value(state, penalty)
-        far = ahead.pull > 0 and (not changed or now >= before)
-        if not far and (not changed or now >= before or before - now < least * now):
+        now = state.objective(penalty)
+        if not changed or now >= before or before - now < least * now:
             break
-        if step > 0 and not far and now - hope * (before - now) > target:
+        if step > 0 and now - hope * (before - now) > target:
             break
         before = now
     if bounds is None:
@@ -92,16 +138,16 @@ def polish(
     hope, margin = (HOPE, 0.01) if state.n * state.d > SMALL else (LONG_HOPE, 0.1)
     bounds = Bounds()
     while rounds > 0:
-        before = value(state, penalty)
+        before = state.objective(penalty)
         changed, rounds = alternate(state, penalty, target, least, rounds, bounds)
-        if value(state, penalty) > target + margin * abs(target):
+        if state.objective(penalty) > target + margin * abs(target):
             state.catch_up(bounds)
             return False
         K, Z = state.K, state.Z.copy()
         flips = collapsed_pass(state, penalty, cap)
         if state.K == K:
             bounds.forget((state.Z != Z).any(axis=1))
-        now = value(state, penalty)
+        now = state.objective(penalty)
         if not flips and state.K == K:
             return True
         if now >= before and not changed:
@@ -137,7 +183,7 @@ def grow(
     stage = Stage("finding features")
     while state.K < cap and failures < tries:
         stage.at(state.K)
-        before, saved = value(state, penalty), state.save()
+        before, saved = state.objective(penalty), state.save()
         if not give_birth(state, rng):
             break
         last = state.K >= cap
@@ -146,7 +192,7 @@ def grow(
             polish(state, penalty, cap, target)
         else:  # the polish at the end is soon enough
             alternate(state, penalty, target, least=1e-4)
-        if value(state, penalty) < before - 1e-10 * before:
+        if state.objective(penalty) < before - 1e-10 * before:
             failures = 0
         else:
             state.restore(saved)
@@ -167,16 +213,16 @@ def search(
     `goal`: the caller needs only a J below it, so less work is spent where J will stay above.
     """
     on_step = on_step or (lambda J: None)
-    on_step(value(state, penalty))
+    on_step(state.objective(penalty))
     state.most_nodes, least = FEW_NODES, least_gain(state)
     alternate(state, penalty, least=least)
     grow(state, rng, penalty, cap, 3, goal)
     polish(state, penalty, cap, goal, least)
-    on_step(value(state, penalty))
+    on_step(state.objective(penalty))
     exchange(state, rng, penalty, cap, patience, on_step, goal, partial(polish, least=least))
     state.most_nodes = last_nodes(state)
     converged = polish(state, penalty, cap, min(goal, state.beat), rounds=LAST_ROUNDS)
-    on_step(value(state, penalty))
+    on_step(state.objective(penalty))
     return converged
 
 
@@ -203,7 +249,7 @@ def exchange(
         if state.work - begun > budget(state, patience):
             break
         stage.at(failures)
-        before, saved = value(state, penalty), state.save()
+        before, saved = state.objective(penalty), state.save()
         if before <= 0:
             break
         disturb(state, rng, penalty, cap)
@@ -212,9 +258,9 @@ def exchange(
             state.refit()
             disturb(state, rng, penalty, cap)
         ended = descend(state, penalty, cap, min(before, goal))
-        if value(state, penalty) < before - 1e-10 * before:
+        if state.objective(penalty) < before - 1e-10 * before:
             failures, converged = 0, ended
-            on_step(value(state, penalty))
+            on_step(state.objective(penalty))
             if state.K > most:  # with one more feature it begins anew
                 begun, most = state.work, state.K
         else:
@@ -263,13 +309,13 @@ def settle(
     Births from rows that are drawn by their error find features that too few of the searched rows
     had.
     """
-    on_step(value(state, penalty))
+    on_step(state.objective(penalty))
     alternate(state, penalty, least=1e-4)
     if state.K < cap:
         grow(state, rng, penalty, cap, 1)
-    on_step(value(state, penalty))
+    on_step(state.objective(penalty))
     converged = polish(state, penalty, cap, rounds=LAST_ROUNDS)
-    on_step(value(state, penalty))
+    on_step(state.objective(penalty))
     return converged
 
 
@@ -280,7 +326,7 @@ def search_start(find: Callable[..., bool]) -> Start:
         state: Allocation, rng: np.random.RandomState, penalty: float, cap: int, given: bool
     ) -> Features:
         paid = penalty * state.K if given else 0.0
-        history = [value(state, penalty)]
+        history = [state.objective(penalty)]
         price, most = (0.0, state.K) if given else (penalty, cap)
         converged = find(state, rng, price, most, on_step=lambda J: history.append(J + paid))
         return finish(state, penalty, history, len(history), converged)

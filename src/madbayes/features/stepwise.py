@@ -17,8 +17,7 @@ import numpy as np
 
 from madbayes.features.allocation import Allocation
 from madbayes.features.base import PenalizedFeatures
-from madbayes.features.budget import default_patience, few
-from madbayes.features.search import search, search_start, settle
+from madbayes.features.search import default_patience, few, search, search_start, settle
 from madbayes.features.solve import Features, Method, finish
 
 WORK = 2**31  # products of one start, about 2 s: after so many no features are exchanged any more
