@@ -196,6 +196,16 @@ def test_numbers_of_neighbours_vote():
     assert (k, few.best().number) == (14, 2)
 
 
+def test_voters_ascend_and_the_number_asked_for_is_in_the_middle():
+    assert voting.voters(1) == (1, 1, 2)
+    assert [voting.voters(k) for k in (2, 9, 15, 60)] == [
+        (2, 2, 4),
+        (6, 9, 18),
+        (10, 15, 30),
+        (40, 60, 120),
+    ]
+
+
 def test_the_last_number_of_neighbours_is_asked_where_the_others_find_clusters(monkeypatch):
     asked, merge_pieces = [], voting.merge_pieces
 

@@ -55,7 +55,7 @@ def voters(n_neighbors: int) -> tuple[int, ...]:
     """The numbers of neighbours that vote, ascending; the one in the middle decides ties."""
     if VOTERS[0] <= n_neighbors <= VOTERS[-1]:
         return VOTERS
-    return max(2 * n_neighbors // 3, 2), n_neighbors, 2 * n_neighbors
+    return min(max(2 * n_neighbors // 3, 2), n_neighbors), n_neighbors, 2 * n_neighbors
 
 
 def merge_pieces(graph: KnnGraph, effort: float, layers: float = 0.0) -> MergeTree:

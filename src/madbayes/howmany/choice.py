@@ -17,8 +17,6 @@ LEAST_FOUND = 1 / 3  # share of the clusters that must be found again, beyond wh
 MORE_FOUND = 1.5  # clusters found again, in units of the links' score, that overrule the links
 CLEAR_LINKS, CLEAR_SHARE = 7.0, 0.9  # score of the links, and share of the possible, beyond doubt
 STRONG_ROWS = 100  # rows for strong evidence, at least: halves of fewer rows may agree by accident
-COMPARED_ROWS = 2_048  # rows whose divisions by several halves are compared
-COMPARED_HALVES = 4  # halves that are compared, at most
 WEAKER: dict[Strength, Strength] = {"strong": "moderate", "moderate": "weak"}
 CLOSE = 1.15  # numbers of clusters of two tests that differ by a smaller factor agree
 
@@ -163,11 +161,11 @@ def doubted(tested: Tested, k: int) -> bool:
 
 
 def mean_rand(Z: np.ndarray, halves: list[Half], k: int) -> float | None:
-    """Mean adjusted Rand index between the divisions into k clusters that several halves make."""
-    halves = [half for half in halves[:COMPARED_HALVES] if len(half.small) >= k]
+    """Mean adjusted Rand index between the divisions into k clusters of up to four halves."""
+    halves = [half for half in halves[:4] if len(half.small) >= k]
     if k < 2 or len(halves) < 2:
         return None
-    labels = [nearest(Z[:COMPARED_ROWS], half.centers(k)) for half in halves]
+    labels = [nearest(Z[:2048], half.centers(k)) for half in halves]
     return float(np.mean([adjusted_rand_score(a, b) for a, b in combinations(labels, 2)]))
 
 

@@ -21,13 +21,7 @@ from madbayes.howmany.staircase import plateau
 
 SCORED_ROWS = 4_096  # rows of a half that score k ≤ 64 clusters; for more clusters, 64 rows each
 FIRST_LOOK = 4  # a first look at numbers with little hope uses the rows divided by this
-MANY_CLUSTERS = 128  # above this number of clusters, a first look comes first
-LEAST_ROWS = 12  # rows for each cluster at a first look, at least
 DOUBT = 0.35  # votes for each cluster by which the score of a first look may be too low
-MANY = 32  # clusters that are tried for any number of rows
-CUT_ROWS = 4_000  # rows of all cuts in halves together; this sets the number of cuts, …
-CUTS = 2, 8  # … within these limits
-HALF_ROWS = 8_192  # rows of one half, at most
 STEADY = 0.75  # share of the cuts that vote for the same number, at least, for strong evidence
 
 # For each k: its score, and the share of confirmed links (None after a first look only).
@@ -37,7 +31,7 @@ Votes = tuple[int, ...]  # the number of clusters that each cut in halves would 
 
 def frame_of(X: np.ndarray, weights: np.ndarray) -> Frame | None:
     """The frame of the rows; None for few rows, whose kernels need no frame."""
-    return measure(Rows(X, weight=weights)) if X.size * MANY > PLAIN else None
+    return measure(Rows(X, weight=weights)) if X.size * 32 > PLAIN else None
 
 
 class Half:
@@ -114,14 +108,14 @@ class Half:
 
 def count_cuts(n: int) -> int:
     """3. How often n rows are cut in halves: the fewer rows, the more cuts, and at least two."""
-    return int(np.clip(CUT_ROWS // n, *CUTS))
+    return int(np.clip(4000 // n, 2, 8))
 
 
 def make_halves(
     Z: np.ndarray, w: np.ndarray, n_small: int, cuts: int, rng: np.random.Generator
 ) -> list[Half]:
-    """3. The two halves of each cut, next to each other."""
-    h = min(len(Z) // 2, HALF_ROWS)
+    """3. The two halves of each cut, next to each other. A half has at most 8192 rows."""
+    h = min(len(Z) // 2, 8192)
     parts = []
     for _ in range(cuts):
         order = rng.permutation(len(Z))
@@ -178,8 +172,8 @@ def score_levels(halves: list[Half], k_min: int, k_max: int) -> tuple[Scores, Vo
                 of_cuts[k] = [score(add_up(each[i : i + 2])) for i in range(0, len(each), 2)]
 
     n = len(halves[0].X)
-    most = n // (FIRST_LOOK * LEAST_ROWS)
-    visit((k for k in grid if MANY_CLUSTERS < k <= most), FIRST_LOOK)
+    most = n // (FIRST_LOOK * 12)  # a first look needs twelve rows for each cluster
+    visit((k for k in grid if 128 < k <= most), FIRST_LOOK)
     visit(k for k in grid if k not in rough)
     best = max((value for value, _ in (rough | scores).values()), default=0.0)
     visit(k for k, (value, _) in rough.items() if value + DOUBT * k >= best)

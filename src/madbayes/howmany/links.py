@@ -41,7 +41,6 @@ LEVEL = 1.6448536269514722  # one-sided 5 % point of the normal law
 WINDOW = 0.45  # width of the counting windows, in units of the distance between the sides
 NEIGHBOURS = 5  # Gabriel neighbours tested per centre
 FEW = 2**16  # rows × centres × columns up to which plain loops are quicker than a matrix product
-AT_ONCE = 2**16  # distances that stay in the cache while lengths are added to products
 
 
 class _Last(threading.local):
@@ -64,7 +63,7 @@ def squared_distances(X: Any, centers: Any) -> np.ndarray:
     else:
         D, towards = np.empty((len(X), len(centers))), -2.0 * centers.T
         lengths = [np.einsum("ij,ij->i", A, A) for A in (X, centers)]
-        step = max(1, AT_ONCE // len(centers))
+        step = max(1, 2**16 // len(centers))  # distances that stay in the cache
         for a in range(0, len(X), step):
             part = np.matmul(X[a : a + step], towards, out=D[a : a + step])
             add_lengths(part, lengths[0][a : a + step], lengths[1])

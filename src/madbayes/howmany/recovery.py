@@ -44,14 +44,10 @@ from madbayes.howmany.links import squared_distances
 MIN_ROWS = 300  # rows: in 220 rows of noise 1 of 28 sets was cut, in 600 and more none of 84
 MARGIN = 0.3  # gain beyond noise; noise of many kinds stays below 0.1, data with clusters above 0.4
 ROWS = 4_096  # rows of one repetition, both halves together
-REPEATED_ROWS = 16_000  # rows of all repetitions together; this sets the number of halvings, …
-REPETITIONS = 4, 8  # … within these limits
 NOISE = 0.75  # halvings of each kind of noise for one halving of the data
 HOPELESS = 0.1  # the test ends if the first gain beyond normal noise is below this
-SMALL = 512  # small clusters of a half, at most
 STAGES = 32, 64, 128  # clusters up to which numbers are tried, while the curve does not fall
 FALLEN = 0.1  # strength that the end of the curve is below its top when higher numbers are hopeless
-ROWS_PER_CLUSTER = 4  # rows of a half for each cluster, at least
 SMOOTH, SMOOTH_NOISE = 0.07, 0.2  # in log k: over how much of k a curve is averaged
 TOP = 0.03  # strength: tops that differ by less than the error of the repeated test are one
 
@@ -102,8 +98,8 @@ def find_again(
         Z = unit_rows(Z)
         independent = None if independent is None else unit_rows(independent)
     h = min(len(Z), ROWS) // 2
-    most = min(k_max, h // ROWS_PER_CLUSTER)
-    repetitions = int(np.clip(REPEATED_ROWS // (2 * h), *REPETITIONS))
+    most = min(k_max, h // 4)  # four rows of a half for each cluster
+    repetitions = int(np.clip(16_000 // (2 * h), 4, 8))  # the fewer rows, the more halvings
     kinds = ["data", "shuffled", "normal"] + ["independent"] * (independent is not None)
     first = len(kinds)
     kinds += ["data"] * (repetitions - 1)
@@ -176,11 +172,12 @@ def ladder(first: int, last: int) -> np.ndarray:
 
 
 def cut_in_halves(Z: Any, w: np.ndarray, seed: int) -> list[Half]:
-    """1. Two halves of (at most ROWS) rows; each holds the other to be tested on."""
+    """1. Two halves of (at most ROWS) rows; each has at most 512 small clusters, and
+    holds the other half to be tested on."""
     rng = np.random.default_rng(seed)
     h = min(len(Z), ROWS) // 2
     rows = rng.permutation(len(Z))[: 2 * h].reshape(2, h)
-    uniforms = rng.random((2, min(h, SMALL)))
+    uniforms = rng.random((2, min(h, 512)))
     one, two = ((Z[r], w[r]) for r in rows)
     return [Half(*one, *two, uniforms[0]), Half(*two, *one, uniforms[1])]
 

@@ -19,7 +19,6 @@ from madbayes._partition.lloyd import lloyd
 from madbayes.howmany.halves import Scores, cut_further
 from madbayes.howmany.sample import KEEP_COLUMNS
 
-ROWS = 4_096
 GAPS = 0.14  # share of the votes against that must be missing; more is needed for few rows
 LONG = 2.5  # a cluster is elongated if it is this many times as long as wide
 WIDE = 2.5  # widths are unequal if a cluster is this many times as wide as a neighbour …
@@ -59,7 +58,7 @@ def gaps_inside(scores: Scores, k: int) -> float:
 
 def shapes(tested: Any, k: int) -> tuple[float, float]:
     """2. and 3. The mean elongation of the clusters, the largest ratio of neighbours' widths."""
-    Z, w = tested.Z[:ROWS], tested.weights[:ROWS]
+    Z, w = tested.Z[:4096], tested.weights[:4096]
     if not tested.halves:
         return 1.0, 1.0
     least, found = max(20, 4 * Z.shape[1]), []

@@ -14,16 +14,8 @@ from madbayes._rows.rows import Rows, unit_csr
 from madbayes._search.division import without_gaps
 from madbayes.howmany.links import squared_distances
 
-SAMPLE_ROWS = 32_768
-AT_ONCE = 2048  # rows whose distances are measured at once
-SAMPLE_VALUES = 16_000_000  # rows × columns of the sample, for many columns
-SPARSE_ROWS = 8_192  # of a CSR matrix of many columns, which stays sparse
-NULL_ROWS = 4_096  # rows of a sample with independent columns
-COMPONENT_ROWS = 4_096  # rows, at most, by which the number of components grows
 KEEP_COLUMNS = 10  # up to this many columns are not reduced to components
 DENSE_COLUMNS = 1_024  # a sample of a CSR matrix with up to this many columns is made dense
-COMPONENTS = 64  # components of a sparse sample, at most
-NULL_COMPONENTS = 32  # components of a sparse sample with random signs
 WIDER = 1.1  # times as wide as noise can be: the spectrum of Gaussian noise stays below 1, that of
 # 900 texts in 100 columns is between 1.2 and 1.8
 
@@ -54,12 +46,12 @@ def draw_sample(
     weights are 1.
     """
     sparse = sp.issparse(X) and X.shape[1] > DENSE_COLUMNS
-    n_rows = min(SAMPLE_ROWS, max(4096, SAMPLE_VALUES // X.shape[1]))
+    n_rows = 8192 if sparse else min(32_768, max(4096, 16_000_000 // X.shape[1]))
     rows = content_order(X, weights, int(rng.integers(2**31)))
     if weights is not None:
         rows = rows[weights[rows] > 0]
     n_used = len(rows)
-    rows = rows[: max(SPARSE_ROWS if sparse else n_rows, 128 * wanted)].copy()
+    rows = rows[: max(n_rows, 128 * wanted)].copy()
     w = np.ones(len(rows)) if weights is None else weights[rows] / weights[rows].mean()
     total = float(X.shape[0] if weights is None else weights.sum())
     if sparse:
@@ -101,10 +93,10 @@ def lonely_rows(X: Any, rng: np.random.Generator, group: int = 5) -> tuple[np.nd
     limit = 4.0 * np.median(apart) if apart.size else np.inf
     last = min(group, len(some) - 1)  # the row itself and others of its clump may be among them
     lonely = np.empty(n, bool)
-    for a in range(0, n, AT_ONCE):  # fresh memory for all at once takes longer than the products
-        D = squared_distances(X[a : a + AT_ONCE], X[some])
+    for a in range(0, n, 2048):  # fresh memory for all at once takes longer than the products
+        D = squared_distances(X[a : a + 2048], X[some])
         D.partition(last, axis=1)
-        lonely[a : a + AT_ONCE] = D[:, last] > limit
+        lonely[a : a + 2048] = D[:, last] > limit
     for i in np.flatnonzero(lonely):
         near = squared_distances(X[i : i + 1], X)[0] <= limit
         lonely[i] = near.sum() <= group
@@ -122,7 +114,7 @@ def sketch(
     axes = principal_axes(X, rng)
     if axes is None:
         return X, None
-    return X @ axes, lambda: rng.permuted(X[:NULL_ROWS], axis=0) @ axes
+    return X @ axes, lambda: rng.permuted(X[:4096], axis=0) @ axes
 
 
 def spread_grid(X: np.ndarray, rng: np.random.Generator) -> np.ndarray:
@@ -171,7 +163,7 @@ def principal_axes(
     null = np.linalg.eigvalsh(gram(flipped))[::-1]
     value, vector = np.linalg.eigh(gram(some - some.mean(0)))
     value, vector = value[::-1], vector[:, ::-1]
-    r, rows = int(np.argmin(np.r_[value > null, False])), min(len(X), COMPONENT_ROWS)
+    r, rows = int(np.argmin(np.r_[value > null, False])), min(len(X), 4096)
     ratio, tail = np.sqrt(some.shape[1] / len(some)), value[r : some.shape[1]]
     if ratio < 0.9 and len(tail) and tail[0] > WIDER * tail[-1] * ((1 + ratio) / (1 - ratio)) ** 2:
         r = max(r, rows // 50)  # the rest is wider than noise can be (Marchenko & Pastur 1967)
@@ -186,15 +178,15 @@ def principal_axes(
 def sparse_principal(X: Any, rng: np.random.Generator) -> np.ndarray:
     """`principal_axes` for a CSR matrix, by randomized SVD (Halko, Martinsson & Tropp 2011).
 
-    Only NULL_COMPONENTS components of the data with random signs are computed; the last of them is
+    At most 64 components are computed, and 32 of the data with random signs; the last of these is
     compared with all later components.
     """
     seeds = [int(s) for s in rng.integers(2**31 - 1, size=2)]
     flipped = X.copy()
     flipped.data = flipped.data * rng.choice(np.array([-1.0, 1.0]), len(flipped.data))
-    size = min(COMPONENTS + 1, min(X.shape) - 1)  # one for the mean
+    size = min(64 + 1, min(X.shape) - 1)  # one for the mean
     U, s, _ = randomized_svd(X, size, n_iter=2, random_state=seeds[0])
-    null = randomized_svd(flipped, min(size, NULL_COMPONENTS), n_iter=2, random_state=seeds[1])[1]
+    null = randomized_svd(flipped, min(size, 32), n_iter=2, random_state=seeds[1])[1]
     Z = U * s
     U, s, _ = np.linalg.svd(Z - Z.mean(axis=0), full_matrices=False)
     noise = null[np.minimum(np.arange(len(s)), len(null) - 1)]

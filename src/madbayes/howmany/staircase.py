@@ -20,10 +20,7 @@ from madbayes._rows.checks import check_penalty, check_table
 from madbayes._rows.threads import workers
 
 Of = Literal["cluster", "feature", "community"]
-MANY_STEPS = 50  # steps of a path that a notebook shows
 Strength = Literal["none", "weak", "moderate", "strong"]
-
-RUNNERS_UP = 5  # numbers that a choice names beside its own, at most
 
 
 @dataclass(frozen=True, repr=False)
@@ -240,7 +237,7 @@ class Staircase:
         ]
         price = "resolution" if self.of == "community" else "penalty"
         head = (count(2, self.of)[2:], f"{price} from", "to", "error")
-        return as_html(repr(self), [head, *rows[:MANY_STEPS]])
+        return as_html(repr(self), [head, *rows[:50]])
 
     def decide(
         self,
@@ -262,8 +259,8 @@ class Staircase:
         are further attributes of the `Choice`.
         """
         found = number > (0 if self.of == "feature" else 1)
-        others = sorted(scores, key=lambda k: (-scores[k], k))[: RUNNERS_UP + 1]
-        others = [k for k in others if k != number][:RUNNERS_UP]
+        others = sorted(scores, key=lambda k: (-scores[k], k))[:6]
+        others = [k for k in others if k != number][:5]
         if also is not None and also not in (number, *others):
             others.append(also)
         made: dict[str, Any] = {

@@ -24,8 +24,6 @@ from madbayes.kernel.gram import (
 from madbayes.kernel.move_kernels import distances, nearest
 
 NEW_ROWS = 512  # new rows compared with the fitted ones at a time
-COMPARED = 2**25  # kernel values for the distances within clusters …
-LEAST_ROWS = 1024  # … but of no fewer rows than this
 
 
 class KernelMixin(Clusterer):
@@ -186,10 +184,10 @@ class KernelMixin(Clusterer):
         return self._gaps(X[rows], X.diagonal()[rows] if self._is_precomputed() else None)
 
     def _calibrate_kernel(self, X: Any, sample_weight: Any) -> None:
-        """From fewer rows the more there are: each is compared with all."""
+        """Calibrate with fewer rows the more rows there are, since each is compared with all."""
         compared = len(self._columns) if self._rows is None else self._rows.shape[0]
         weight = check_weight(sample_weight, X.shape[0])
-        most = min(MOST_ROWS, max(LEAST_ROWS, COMPARED // compared))
+        most = min(MOST_ROWS, max(1024, 2**25 // compared))
         self._calibrate(X, self.labels_, weight, most=most)
 
     def _nearest(

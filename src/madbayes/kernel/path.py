@@ -30,9 +30,6 @@ SAMPLE_ROWS = 1024
 WIDE, OBVIOUS = 1.5, 5.0  # see docs/adr/0012
 SUPPORT = 0.5
 LEAST_SUPPORT = 0.01  # of an obvious step without votes: weak evidence
-CANDIDATES = 4
-CUTS = 4  # divisions of the rows in halves
-STEPS = 32  # of the staircase that are kept, at least
 
 
 def kernel_path(
@@ -67,7 +64,7 @@ def kernel_path(
     width = plateau(ks, np.maximum(heights[ks - 1], floor), np.maximum(heights[ks - 2], floor))
     order = np.argsort(-width, kind="stable")
     k, z = 1, np.zeros(0)
-    for at in order[:CANDIDATES]:  # 2.
+    for at in order[:4]:  # 2.
         if (width[at] < WIDE or len(X) < MIN_ROWS) and k_min == 1:
             break
         links = held_out_links(X, v, int(ks[at]), rng)  # 3.
@@ -77,7 +74,7 @@ def kernel_path(
     if k < k_min:  # a hint is obeyed, whatever the evidence
         k = int(ks[order[0]])
         z = held_out_links(X, v, k, rng)
-    numbers = range(1, min(len(rows), max(STEPS, k + 2)) + 1)
+    numbers = range(1, min(len(rows), max(32, k + 2)) + 1)
     shown = np.ascontiguousarray(F[rows])
     cuts = [means(shown, v, cut_tree(left, right, j), j, False)[0] for j in numbers]
     path = Staircase.build(
@@ -120,7 +117,7 @@ def held_out_links(X: np.ndarray, w: np.ndarray, k: int, rng: np.random.Generato
         return np.full(k - 1, -np.inf)
     Z = np.ascontiguousarray(X[:, : max(10, k + 5)])
     h = len(Z) // 2
-    halves = make_halves(Z, w, max(min(h // 2, 6 * k), min(h, k)), CUTS, rng)
+    halves = make_halves(Z, w, max(min(h // 2, 6 * k), min(h, k)), 4, rng)
 
     def test(half: Half) -> np.ndarray:
         z = np.full(k - 1, -np.inf)

@@ -25,9 +25,6 @@ from madbayes._rows.rows import Rows
 from madbayes.kernel.gram import Gram
 from madbayes.kernel.spectrum import DENSE, Spectrum, dense_spectrum, lanczos_spectrum
 
-STARTS = 3  # of k-means
-SAMPLE = 10_000  # rows (at least 50 per cluster) that it looks at
-
 
 def relaxed_bound(trace: float, eigenvalues: np.ndarray, penalty: float) -> float:
     """What no partition can be below (KJ Theorem 5.2); `eigenvalues`: those above the penalty."""
@@ -63,16 +60,19 @@ def centred_spectrum(
 def cluster_rows(
     Y: np.ndarray, w: np.ndarray, cap: int | None, random_state: np.random.RandomState
 ) -> np.ndarray:
-    """3. K-means with one cluster more than columns; labels. Of many rows a sample decides."""
+    """3. K-means from three starts, with one cluster more than columns. Returns labels.
+
+    K-means looks at 10,000 rows, or 50 for each cluster, if there are more.
+    """
     if Y.shape[1] == 0:
         return np.zeros(len(Y), np.int64)
     k = min(Y.shape[1] + 1, len(Y), cap or len(Y))
-    size = max(SAMPLE, 50 * k)
+    size = max(10_000, 50 * k)
     some = np.arange(len(Y))
     if len(Y) > size:
         some = np.sort(random_state.choice(len(Y), size, replace=False))
     X, v = Y[some], w[some]
-    starts = [kmeans_plus_plus(Rows(X, weight=v), k, random_state) for _ in range(STARTS)]
+    starts = [kmeans_plus_plus(Rows(X, weight=v), k, random_state) for _ in range(3)]
     found = [lloyd(X, start, v, 50) for start in starts]
     labels, centers, _ = min(found, key=lambda result: result[2])
     return labels if len(some) == len(Y) else nearest(Y, centers)

@@ -13,8 +13,6 @@ import numpy as np
 import scipy.linalg
 from scipy.sparse.linalg import LinearOperator, eigsh
 
-FIRST = 24  # eigenvalues sought in the first round …
-KRYLOV = 64  # … among at least so many of Lanczos' vectors
 BELOW = 0.25  # times the threshold: eigenvalues down to there are kept, to be drawn
 DENSE = 1024  # up to so many rows all eigenvalues are found at once
 # Where its vectors span all that the matrix does, ARPACK goes on from a random vector of its own.
@@ -57,7 +55,7 @@ def lanczos_spectrum(
     eigenvalue is missed; or until there are `most` of them.
     """
     values, vectors, below = np.empty(0), np.empty((n, 0)), np.empty(0)
-    batch = FIRST
+    batch = 24  # eigenvalues sought in a round
     while len(values) < min(n - 1, most or n):
 
         def deflated(
@@ -68,7 +66,7 @@ def lanczos_spectrum(
 
         operator = LinearOperator((n, n), matvec=deflated, dtype=np.float64)
         count = min(batch, n - 2)
-        start, width = random_state.standard_normal(n), min(n, max(KRYLOV, 2 * count + 1))
+        start, width = random_state.standard_normal(n), min(n, max(64, 2 * count + 1))
         seed = random_state.randint(2**31 - 1)
         again = {"rng": np.random.default_rng(seed)} if SEEDED else {}
         new, axes = eigsh(operator, k=count, which="LA", v0=start, ncv=width, **again)
