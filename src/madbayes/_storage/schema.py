@@ -27,47 +27,44 @@ from sklearn.metrics.pairwise import PAIRWISE_KERNEL_FUNCTIONS
 
 from madbayes._partition.novelty import SHARES
 from madbayes._storage.values import (
-    Is,
-    Maybe,
-    Named,
-    Names,
-    Numbers,
-    Pairs,
-    Several,
-    Size,
+    Check,
     Sizes,
-    Table,
-    Text,
     Unfit,
+    a,
     any_real,
     flag,
+    maybe,
+    named,
+    names,
+    numbers,
     of_type,
+    pairs,
     real,
     seen,
+    several,
+    size,
+    table,
+    text,
     whole,
 )
 
 
-@dataclass(frozen=True)
-class Part:
+def part(known: str) -> Check:
     """An object of this package, which shares the letters of what it belongs to."""
 
-    known: str
-
-    def check(self, value: Any, name: str, sizes: Sizes) -> None:
-        if type(value).__name__ != self.known:
-            raise Unfit(f"{name} should be a {self.known}, not {seen(value)}")
+    def inside(value: Any, name: str, sizes: Sizes) -> None:
+        if type(value).__name__ != known:
+            raise Unfit(f"{name} should be a {known}, not {seen(value)}")
         check(value, name, sizes)
 
+    return inside
 
-@dataclass(frozen=True)
-class Divisions:
+
+def divisions(value: Any, name: str, sizes: Sizes) -> None:
     """The labels of each step of a path."""
-
-    def check(self, value: Any, name: str, sizes: Sizes) -> None:
-        nested = type(value).__name__ == "NestedLabels"
-        allowed = Part("NestedLabels") if nested else Several((Is(np.ndarray),), any_number=True)
-        allowed.check(value, name, sizes)
+    nested = type(value).__name__ == "NestedLabels"
+    allowed = part("NestedLabels") if nested else several(a(np.ndarray), any_number=True)
+    allowed(value, name, sizes)
 
 
 # Estimators: what their parameters and fitted attributes are
@@ -82,28 +79,28 @@ def described(table: dict[str, Any]) -> dict[str, Any]:
 
 PARAMETERS = described(  # those that are used after the fit
     {
-        "n_jobs": Maybe(whole(low=-10_000, below=10_000)),  # no file asks for more threads
+        "n_jobs": maybe(whole(low=-10_000, below=10_000)),  # no file asks for more threads
         "n_neighbors n_passes": whole(low=1),
-        "forget_after merge_every": Maybe(whole(low=1)),
-        "half_life": Maybe(real(low=0)),
-        "metric kernel": Text(),
+        "forget_after merge_every": maybe(whole(low=1)),
+        "half_life": maybe(real(low=0)),
+        "metric kernel": text(),
         "rho": real(low=0),
     }
 )
 FITTED = described(
     {
-        "n_features_in_": Size("d"),
-        "n_clusters_ n_components_": Size("k"),
-        "feature_names_in_": Names("d"),
+        "n_features_in_": size("d"),
+        "n_clusters_ n_components_": size("k"),
+        "feature_names_in_": names("d"),
         # of the fit
         "n_iter_": whole(),
         "converged_": flag(),
         "objective_ inertia_ penalty_local_ penalty_global_ resolution_": any_real(),
-        "penalty_": Maybe(any_real()),
+        "penalty_": maybe(any_real()),
         "objective_history_": any_real("*"),
-        "evidence_": Part("Choice"),
-        "path_": Part("Staircase"),
-        "_dtype": Is(np.dtype),
+        "evidence_": part("Choice"),
+        "path_": part("Staircase"),
+        "_dtype": a(np.dtype),
         # of each row
         "labels_": whole("n", low=-1, below="k"),
         "local_labels_": whole("n", low=-1),
@@ -128,36 +125,36 @@ FITTED = described(
         "_offset": real("d"),
         "_scale": real("d", low=TINY),
         # streams, medoids, groups, graphs
-        "_stream": Part("Stream"),
-        "_summary": Part("Summary"),
-        "_metric_params": Pairs(Text(), Is(object)),
-        "groups_": Is(np.ndarray),
+        "_stream": part("Stream"),
+        "_summary": part("Summary"),
+        "_metric_params": pairs(text(), a(object)),
+        "groups_": a(np.ndarray),
         "n_local_clusters_": whole("g"),
-        "_rows_of graph_": Is(sp.csr_array),
-        "_neighbours": Maybe(Part("Neighbours")),
+        "_rows_of graph_": a(sp.csr_array),
+        "_neighbours": maybe(part("Neighbours")),
         # means in kernel space; `m` rows represent the clusters
-        "_kernel": Part("Kernel"),
-        "_rows": Maybe(Table(("m", "d"))),
+        "_kernel": part("Kernel"),
+        "_rows": maybe(table("m", "d")),
         "_columns": whole("m", below="d"),
         "_weight": real("m", low=0),
         "_labels": whole("m", below="k"),
-        "_shift": Several((whole("*", below="m"), real(), real("m"), flag())),
-        "_diagonal": Maybe(real()),
+        "_shift": several(whole("*", below="m"), real(), real("m"), flag()),
+        "_diagonal": maybe(real()),
         # samples
         "label_samples_": whole("s", "n"),
         "n_clusters_samples_": whole("s", low=1),
         "center_samples_": real("*", "d"),
         "sigma_samples_": real("s", low=TINY),
         "_log_alpha": any_real("s"),
-        "assignment_samples_": Several((flag("n", "*"),), any_number=True),
+        "assignment_samples_": several(flag("n", "*"), any_number=True),
         "_precision": real(low=0),
         "_variance": real(low=TINY),
     }
 )
-_STRAIGHT = {"metric": Text(("euclidean", "cosine"))}
+_STRAIGHT = {"metric": text("euclidean", "cosine")}
 DIFFERENT: dict[str, dict[str, Any]] = {
     **dict.fromkeys(("CollapsedDPMeans", "DPMeans", "KMeans"), _STRAIGHT),
-    "NeighborCut": {"novelty_quantiles_": Maybe(FITTED["novelty_quantiles_"])},
+    "NeighborCut": {"novelty_quantiles_": maybe(FITTED["novelty_quantiles_"])},
     # Labels of a stream name clusters, but do not place them.
     "OnlineDPMeans": {"labels_": whole("n", low=-1), **_STRAIGHT},
 }
@@ -200,39 +197,39 @@ def needed_by(cls: type) -> set[str]:
 
 PARTS: dict[str, dict[str, Any]] = {
     "Candidate": {
-        "shape": Text(("round", "long", "any")),
-        "strength": Text(("none", "weak", "moderate", "strong")),
+        "shape": text("round", "long", "any"),
+        "strength": text("none", "weak", "moderate", "strong"),
     },
     "Staircase": {
         "number": whole("steps"),
         "price_low price_high objective": any_real("steps"),
-        "choice": Part("Choice"),
-        "centers": Maybe(Several((real("*", "path columns"),), any_number=True)),
-        "labels": Maybe(Divisions()),
+        "choice": part("Choice"),
+        "centers": maybe(several(real("*", "path columns"), any_number=True)),
+        "labels": maybe(divisions),
     },
     "NestedLabels": {
-        "groups": Several((whole("path parts"),), any_number=True),
+        "groups": several(whole("path parts"), any_number=True),
         "parts": whole("n", below="path parts"),
     },
     "Kernel": {
-        "metric": Text(tuple(sorted(PAIRWISE_KERNEL_FUNCTIONS))),
-        "params": Pairs(Text(("gamma", "degree", "coef0")), real()),
-        "origin": Maybe(real("d")),
+        "metric": text(*sorted(PAIRWISE_KERNEL_FUNCTIONS)),
+        "params": pairs(text("gamma", "degree", "coef0"), real()),
+        "origin": maybe(real("d")),
     },
     "Neighbours": {
-        "metric": Text(),
+        "metric": text(),
         "n_jobs": PARAMETERS["n_jobs"],
         "seed": whole(),
-        "X": Table(("n", "d")),
+        "X": table("n", "d"),
         "plain approximate": flag(),
-        "tree": Maybe(Is(cKDTree)),
+        "tree": maybe(a(cKDTree)),
     },
     "Stream": {  # arrays with room for more than k clusters
         "centers exact low": real("room", "d"),
         "weights": real("room", low=0),
         "last ids": whole("room"),
-        "sample": Part("Reservoir"),
-        "k": Size("k"),
+        "sample": part("Reservoir"),
+        "k": size("k"),
     },
     "Reservoir": {  # what is behind the first `held` rows is not used
         "rows": any_real("held room", "d"),
@@ -240,7 +237,7 @@ PARTS: dict[str, dict[str, Any]] = {
         "size": whole(low=1, below=2**40),
     },
     "Summary": {
-        "d": Size("d"),
+        "d": size("d"),
         "half_life within total": real(low=0),
         "sample": real("sampled", "d"),
         "sample_weight": real("sampled", low=0),
@@ -255,22 +252,22 @@ PARTS: dict[str, dict[str, Any]] = {
         "labels": whole("n", low=-1, below="best k"),
     },
     "ColumnEncoder": {
-        "divergence": Text(("squared", "poisson", "multinomial", "bernoulli", "gamma", "mixed")),
-        "kinds": Several(
-            (Text(("squared", "poisson", "bernoulli", "categorical", "gamma", "multinomial")),),
+        "divergence": text("squared", "poisson", "multinomial", "bernoulli", "gamma", "mixed"),
+        "kinds": several(
+            text("squared", "poisson", "bernoulli", "categorical", "gamma", "multinomial"),
             any_number=True,
         ),
         "offset": real("*"),
         "factor": real("*", low=TINY),
         "shape": real("*", low=0),
     },
-    "TableColumn": {"transform": Text(("", "log", "log1p", "sqrt")), "width": whole(low=1)},
-    "Recommendation": {"output": Text(("numeric", "mixed"))},
+    "TableColumn": {"transform": text("", "log", "log1p", "sqrt"), "width": whole(low=1)},
+    "Recommendation": {"output": text("numeric", "mixed")},
     "Prepared": {
-        "model": Is(BaseEstimator),
-        "columns": Several((Part("Column"),), any_number=True),
-        "mean": Maybe(real("d")),
-        "scale": Maybe(real("d", low=TINY)),
+        "model": a(BaseEstimator),
+        "columns": several(part("Column"), any_number=True),
+        "mean": maybe(real("d")),
+        "scale": maybe(real("d", low=TINY)),
     },
 }
 
@@ -287,32 +284,32 @@ def attributes_of(part: type) -> dict[str, Any]:
 
 PASSES = described(  # types as the loops are compiled for
     {
-        "labels": Numbers("int32", ("n",), -1, "k"),
+        "labels": numbers("int32", ("n",), -1, "k"),
         "sse sse_peak": real(low=0),
-        "upper": Numbers("float32", ("n",)),
-        "lower": Numbers("float32", ("n", "t")),
-        "bounds_for": Maybe(real("k", "d")),
-        "group": Numbers("int32", ("*",), 0),
+        "upper": numbers("float32", ("n",)),
+        "lower": numbers("float32", ("n", "t")),
+        "bounds_for": maybe(real("k", "d")),
+        "group": numbers("int32", ("*",), 0),
         "n_groups": whole(below=2**20),
         "use32": flag(),
         "sums low": real("segments", "k", "d + 1"),
         "count": whole("segments", "k"),
     }
 )
-_LOOP = (real("k", "d"), Several((any_real(),), any_number=True), flag(), whole())
+_LOOP = (real("k", "d"), several(any_real(), any_number=True), flag(), whole())
 CHECKPOINT: dict[str, dict[str, Any]] = {
     "KMeans": {
-        "random_state": Is(np.random.RandomState),
+        "random_state": a(np.random.RandomState),
         "start": whole(),
-        "best": Maybe(Part("Clustering")),
-        "loop": Several(_LOOP),
-        "partition": Named(PASSES),
+        "best": maybe(part("Clustering")),
+        "loop": several(*_LOOP),
+        "partition": named(PASSES),
     },
     "DPMeans": {
-        "random_state": Is(np.random.RandomState),
-        "known": Pairs(real(low=0), whole(low=1)),
-        "loop": Several((*_LOOP, whole(low=1))),
-        "partition": Named(PASSES),
+        "random_state": a(np.random.RandomState),
+        "known": pairs(real(low=0), whole(low=1)),
+        "loop": several(*_LOOP, whole(low=1)),
+        "partition": named(PASSES),
     },
 }
 
@@ -423,7 +420,7 @@ def check(value: Any, name: str = "", sizes: Sizes | None = None) -> None:
         raise Unfit(f"{name}.{min(needed - set(state))} is missing")
     for key, wanted in table.items():
         if key in state:
-            wanted.check(state[key], f"{name}.{key}", sizes)
+            wanted(state[key], f"{name}.{key}", sizes)
     for fault in faults(value) if fitted else ():
         raise Unfit(f"of {name}, {fault}")
 
@@ -432,7 +429,7 @@ def check_state(estimator: str, shape: tuple[int, int], state: Any) -> None:
     """The same for the state of a fit of rows of that shape that was interrupted."""
     n, d = shape
     sizes = {"n": n, "d": d, "d + 1": d + 1}
-    Named(CHECKPOINT[estimator]).check(state, "its state", sizes)
+    named(CHECKPOINT[estimator])(state, "its state", sizes)
     now = state["partition"]
     group, bounds = now["group"], now["bounds_for"]
     if group.size and group.max() >= now["n_groups"]:

@@ -1,10 +1,11 @@
 """The words in which `schema` describes values: numbers, shapes, text and what is made of them.
 
-Each has `check(value, name, sizes)`, which raises `Unfit` for a value that is none. `sizes` holds
-what the letters in shapes stand for, and learns those that are met for the first time.
+Each word is a function that returns a check, `check(value, name, sizes)`, which raises `Unfit` for a
+value that is none. `sizes` holds what the letters in shapes stand for, and learns those that are met
+for the first time.
 """
 
-from dataclasses import dataclass
+from collections.abc import Callable
 from numbers import Integral, Real
 from types import NoneType, UnionType
 from typing import Any, Literal, get_args, get_origin
@@ -15,210 +16,183 @@ import scipy.sparse as sp
 from madbayes._rows.checks import is_spread
 
 Sizes = dict[str, int]  # what the letters stand for in one model
-INF = float("inf")
+Check = Callable[[Any, str, Sizes], None]
 
 
 class Unfit(ValueError):
     """What is wrong with a value, in one sentence without its end."""
 
 
-@dataclass(frozen=True)
-class Numbers:
-    """An array of numbers; with an empty shape one number."""
+def numbers(
+    kind: str,
+    shape: tuple[str | int, ...] = (),
+    low: float = -np.inf,
+    high: float | str = np.inf,
+    finite: bool = True,
+) -> Check:
+    """An array of numbers; with an empty shape one number.
 
-    kind: str  # "real", "whole" or "bool"; for arrays also the name of a type
-    shape: tuple[str | int, ...] = ()
-    low: float = -INF
-    high: float | str = INF  # or a letter: the numbers are below it
-    finite: bool = True
+    `kind` is "real", "whole" or "bool"; for arrays also the name of a type. `high` may be a letter:
+    the numbers are below it.
+    """
+    one: Any = {"real": Real, "whole": Integral, "bool": (bool, np.bool_)}.get(kind)
+    types = {"real": ("float32", "float64"), "whole": ("int32", "int64")}.get(kind, (kind,))
 
-    def check(self, value: Any, name: str, sizes: Sizes) -> None:
+    def check(value: Any, name: str, sizes: Sizes) -> None:
         if is_spread(value):  # labels of a Dask fit, which are saved as an array
             value = np.asarray(value)
-        if not self.shape:
-            good = isinstance(value, KINDS[self.kind]) and (
-                self.kind == "bool" or not isinstance(value, bool)
-            )
+        if shape:
+            good = isinstance(value, np.ndarray) and str(value.dtype) in types
         else:
-            good = isinstance(value, np.ndarray) and str(value.dtype) in DTYPES.get(
-                self.kind, (self.kind,)
-            )
+            good = isinstance(value, one) and (kind == "bool" or not isinstance(value, bool))
         if not good:
-            what = "an array of numbers" if self.shape else "a number"
-            raise Unfit(f"{name} should be {what} ({self.kind}), not {seen(value)}")
+            what = "an array of numbers" if shape else "a number"
+            raise Unfit(f"{name} should be {what} ({kind}), not {seen(value)}")
         values = np.asarray(value)
-        check_shape(values.shape, self.shape, name, sizes)
-        if self.kind == "real" and self.finite and not np.isfinite(values).all():
+        check_shape(values.shape, shape, name, sizes)
+        if kind == "real" and finite and not np.isfinite(values).all():
             raise Unfit(f"{name} should hold finite numbers only")
-        high = sizes.get(self.high, 0) - 1 if isinstance(self.high, str) else self.high
-        if self.kind != "bool" and not _between(values, self.low, high):
-            raise Unfit(f"{name} should be from {self.low} to {high}")
+        most = sizes.get(high, 0) - 1 if isinstance(high, str) else high
+        beyond_int64 = values.dtype == object
+        if kind != "bool" and (beyond_int64 or (values < low).any() or (values > most).any()):
+            raise Unfit(f"{name} should be from {low} to {most}")
+
+    return check
 
 
-KINDS: dict[str, Any] = {"real": Real, "whole": Integral, "bool": (bool, np.bool_)}
-DTYPES = {
-    "real": ("float32", "float64"),
-    "whole": ("int32", "int64"),
-    "bool": ("bool",),
-}
+def real(*shape: str | int, low: float = -np.inf) -> Check:
+    return numbers("real", shape, low)
 
 
-def _between(values: np.ndarray, low: float, high: float) -> bool:
-    if values.dtype == object:  # a whole number beyond int64
-        return False
-    return not ((values < low).any() or (values > high).any())
-
-
-def real(*shape: str | int, low: float = -INF, high: float | str = INF) -> Numbers:
-    return Numbers("real", shape, low, high)
-
-
-def any_real(*shape: str | int) -> Numbers:
+def any_real(*shape: str | int) -> Check:
     """Infinite or not a number, too: it is only shown."""
-    return Numbers("real", shape, finite=False)
+    return numbers("real", shape, finite=False)
 
 
-def whole(*shape: str | int, low: float = 0, below: str | float = 2**62) -> Numbers:
-    return Numbers("whole", shape, low, below)
+def whole(*shape: str | int, low: float = 0, below: str | float = 2**62) -> Check:
+    return numbers("whole", shape, low, below)
 
 
-def flag(*shape: str | int) -> Numbers:
-    return Numbers("bool", shape)
+def flag(*shape: str | int) -> Check:
+    return numbers("bool", shape)
 
 
-@dataclass(frozen=True)
-class Size:
+def size(letter: str) -> Check:
     """The number that a letter stands for."""
 
-    letter: str
+    def check(value: Any, name: str, sizes: Sizes) -> None:
+        whole()(value, name, sizes)
+        check_shape((int(value),), (letter,), name, sizes)
 
-    def check(self, value: Any, name: str, sizes: Sizes) -> None:
-        whole().check(value, name, sizes)
-        check_shape((int(value),), (self.letter,), name, sizes)
+    return check
 
 
-@dataclass(frozen=True)
-class Text:
+def text(*known: str) -> Check:
     """A string, or one of some."""
 
-    known: tuple[str, ...] = ()
-
-    def check(self, value: Any, name: str, sizes: Sizes) -> None:
-        if not isinstance(value, str) or (self.known and value not in self.known):
-            wanted = "one of " + ", ".join(self.known) if self.known else "text"
+    def check(value: Any, name: str, sizes: Sizes) -> None:
+        if not isinstance(value, str) or (known and value not in known):
+            wanted = "one of " + ", ".join(known) if known else "text"
             raise Unfit(f"{name} should be {wanted}, not {seen(value)}")
 
+    return check
 
-@dataclass(frozen=True)
-class Maybe:
+
+def maybe(inner: Check) -> Check:
     """The same, or None."""
-
-    inner: Any
-
-    def check(self, value: Any, name: str, sizes: Sizes) -> None:
-        if value is not None:
-            self.inner.check(value, name, sizes)
+    return lambda value, name, sizes: None if value is None else inner(value, name, sizes)
 
 
-@dataclass(frozen=True)
-class Is:
+def a(known: type) -> Check:
     """An object of a class from elsewhere."""
 
-    known: type
+    def check(value: Any, name: str, sizes: Sizes) -> None:
+        if not isinstance(value, known):
+            raise Unfit(f"{name} should be a {known.__name__}, not {seen(value)}")
 
-    def check(self, value: Any, name: str, sizes: Sizes) -> None:
-        if not isinstance(value, self.known):
-            raise Unfit(f"{name} should be a {self.known.__name__}, not {seen(value)}")
+    return check
 
 
-@dataclass(frozen=True)
-class Several:
+def several(*inner: Check, any_number: bool = False) -> Check:
     """A tuple (or list): of these, or with one and `any_number` of as many as there are."""
 
-    inner: tuple[Any, ...]
-    any_number: bool = False
+    def check(value: Any, name: str, sizes: Sizes) -> None:
+        a(tuple)(tuple(value) if isinstance(value, list) else value, name, sizes)
+        items = inner * len(value) if any_number else inner
+        if len(value) != len(items):
+            raise Unfit(f"{name} should have {len(items)} entries, not {len(value)}")
+        for i, (each, item) in enumerate(zip(items, value, strict=True)):
+            each(item, f"{name}[{i}]", sizes)
 
-    def check(self, value: Any, name: str, sizes: Sizes) -> None:
-        if not isinstance(value, tuple | list):
-            raise Unfit(f"{name} should be a tuple, not {seen(value)}")
-        inner = self.inner * len(value) if self.any_number else self.inner
-        if len(value) != len(inner):
-            raise Unfit(f"{name} should have {len(inner)} entries, not {len(value)}")
-        for i, (each, item) in enumerate(zip(inner, value, strict=True)):
-            each.check(item, f"{name}[{i}]", sizes)
+    return check
 
 
-@dataclass(frozen=True)
-class Named:
-    """A dict with these keys."""
-
-    inner: dict[str, Any]
-
-    def check(self, value: Any, name: str, sizes: Sizes) -> None:
-        if not isinstance(value, dict) or set(value) != set(self.inner):
-            raise Unfit(f"{name} should hold {', '.join(self.inner)}")
-        for key, each in self.inner.items():
-            each.check(value[key], f"{name}[{key!r}]", sizes)
-
-
-@dataclass(frozen=True)
-class Pairs:
+def pairs(key: Check, value: Check) -> Check:
     """A dict from keys of one kind to values of another."""
 
-    key: Any
-    value: Any
+    def check(table: Any, name: str, sizes: Sizes) -> None:
+        a(dict)(table, name, sizes)
+        for k, item in table.items():
+            key(k, f"a key of {name}", sizes)
+            value(item, f"{name}[{k!r}]", sizes)
 
-    def check(self, value: Any, name: str, sizes: Sizes) -> None:
-        if not isinstance(value, dict):
-            raise Unfit(f"{name} should be a dict, not {seen(value)}")
-        for key, item in value.items():
-            self.key.check(key, f"a key of {name}", sizes)
-            self.value.check(item, f"{name}[{key!r}]", sizes)
+    return check
 
 
-def of_type(hint: Any) -> Any:
+def named(inner: dict[str, Check]) -> Check:
+    """A dict with these keys."""
+
+    def check(value: Any, name: str, sizes: Sizes) -> None:
+        if not isinstance(value, dict) or set(value) != set(inner):
+            raise Unfit(f"{name} should hold {', '.join(inner)}")
+        for key, each in inner.items():
+            each(value[key], f"{name}[{key!r}]", sizes)
+
+    return check
+
+
+def table(*shape: str) -> Check:
+    """Rows of numbers, dense or CSR (whose indices were checked when it was read)."""
+
+    def check(value: Any, name: str, sizes: Sizes) -> None:
+        if sp.issparse(value):
+            check_shape(value.shape, shape, name, sizes)
+            value, inside = value.data, real("*")
+        else:
+            inside = real(*shape)
+        inside(value, name, sizes)
+
+    return check
+
+
+def names(letter: str) -> Check:
+    """An array of text, one for each."""
+
+    def check(value: Any, name: str, sizes: Sizes) -> None:
+        if not isinstance(value, np.ndarray) or value.dtype.kind not in "OU":
+            raise Unfit(f"{name} should be an array of text, not {seen(value)}")
+        check_shape(value.shape, (letter,), name, sizes)
+        if not all(isinstance(item, str) for item in value.tolist()):
+            raise Unfit(f"{name} should hold text only")
+
+    return check
+
+
+def of_type(hint: Any) -> Check:
     """The description of the values of an annotation: `tuple[int, ...]`, `float | None`, …"""
     origin, inner = get_origin(hint), get_args(hint)
     if origin is UnionType and NoneType in inner:
         (kind,) = (kind for kind in inner if kind is not NoneType)
-        return Maybe(of_type(kind))
+        return maybe(of_type(kind))
     if origin is Literal:
-        return Text(inner)
+        return text(*inner)
     if origin in (tuple, list):
         any_number = origin is list or inner[-1] is ...
-        return Several(tuple(of_type(kind) for kind in inner if kind is not ...), any_number)
+        return several(*(of_type(kind) for kind in inner if kind is not ...), any_number=any_number)
     if origin is dict:
-        return Pairs(*map(of_type, inner))
-    numbers = {int: whole(), float: any_real(), bool: flag(), str: Text(), Any: Is(object)}
-    return numbers.get(hint) or Is(origin or hint)
-
-
-@dataclass(frozen=True)
-class Table:
-    """Rows of numbers, dense or CSR (whose indices were checked when it was read)."""
-
-    shape: tuple[str, str]
-
-    def check(self, value: Any, name: str, sizes: Sizes) -> None:
-        if sp.issparse(value):
-            check_shape(value.shape, self.shape, name, sizes)
-            real("*").check(value.data, name, sizes)
-        else:
-            real(*self.shape).check(value, name, sizes)
-
-
-@dataclass(frozen=True)
-class Names:
-    """An array of text, one for each."""
-
-    letter: str
-
-    def check(self, value: Any, name: str, sizes: Sizes) -> None:
-        if not isinstance(value, np.ndarray) or value.dtype.kind not in "OU":
-            raise Unfit(f"{name} should be an array of text, not {seen(value)}")
-        check_shape(value.shape, (self.letter,), name, sizes)
-        if not all(isinstance(item, str) for item in value.tolist()):
-            raise Unfit(f"{name} should hold text only")
+        return pairs(*map(of_type, inner))
+    plain = {int: whole(), float: any_real(), bool: flag(), str: text(), Any: a(object)}
+    return plain.get(hint) or a(origin or hint)
 
 
 def check_shape(
@@ -230,15 +204,12 @@ def check_shape(
         for w, m in zip(wanted, shape, strict=False)
     ]
     if len(shape) != len(wanted) or list(shape) != known:
+        letters = [w for w in wanted if isinstance(w, str) and w != "*"]
+        values = ", ".join(f"{w} = {sizes.get(w, '?')}" for w in letters) or "these sizes"
         raise Unfit(
             f"{name} has the shape {tuple(shape)}, which does not fit the rest of the model: "
-            f"({', '.join(map(str, wanted))}) with {_values(sizes, wanted)}"
+            f"({', '.join(map(str, wanted))}) with {values}"
         )
-
-
-def _values(sizes: Sizes, wanted: tuple[str | int, ...]) -> str:
-    letters = [w for w in wanted if isinstance(w, str) and w != "*"]
-    return ", ".join(f"{w} = {sizes.get(w, '?')}" for w in letters) or "these sizes"
 
 
 def seen(value: Any) -> str:
