@@ -503,7 +503,7 @@ def test_without_the_cli_extra_the_command_says_what_to_install():
 
 def test_without_matplotlib_the_rest_is_still_written(run, two_groups, monkeypatch):
     assert run(two_groups, plot=True).code == 0
-    monkeypatch.setattr(pictures, "_installed", lambda: False)
+    monkeypatch.setattr(pictures, "installed", lambda: False)
     got = run(two_groups, plot=True)
     assert got.code == 0
     assert 'pip install "madbayes[plot]"' in got.stderr

@@ -346,7 +346,7 @@ def test_large_tables_stay_on_disk(tmp_path, monkeypatch):
     monkeypatch.setattr("os.sysconf", lambda name: 64)  # a very small machine
     monkeypatch.setattr("madbayes.kmeans.solve.DISK_VALUES", 1000)
     monkeypatch.setattr("madbayes.kmeans.solve.CORE_ROWS", (2000, 2000))
-    monkeypatch.setattr("madbayes.cli.results.LINES", 1234)
+    monkeypatch.setattr("madbayes.tables.frame.BATCH_ROWS", 1234)
     assert cli.main(["cluster", str(folder), "--out", "two", *options]) == 0
     first, second = (Path(name, "labels.csv").read_text().splitlines() for name in ("one", "two"))
     columns = [[line.split(",")[:2] for line in lines] for lines in (first, second)]

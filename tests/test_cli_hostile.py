@@ -337,9 +337,9 @@ def test_no_space_for_standard_output(model, capfd, monkeypatch, json):
 
 
 def test_no_space_for_predictions(model, tmp_path, capsys, monkeypatch):
-    from madbayes.cli import predict
+    from madbayes.cli import write
 
-    monkeypatch.setattr(predict, "number", full)
+    monkeypatch.setattr(write, "number", full)
     said = fails(capsys, "predict", *model, "--out", tmp_path / "new.csv")
     assert "new.csv failed: No space left on device" in said
     assert sorted(p.name for p in tmp_path.iterdir()) == ["model.npz", "new.npy"]

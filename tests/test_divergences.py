@@ -614,3 +614,38 @@ def test_one_cluster_for_want_of_evidence_names_no_share_of_repetitions():
     X = np.c_[rng.normal(5 * (i % 2)), rng.normal(5 * (i // 2 % 2))]
     evidence = DPMeans(divergence="mixed", random_state=0).fit(X).evidence_
     assert evidence.number == 1 and evidence.stability is None
+
+
+def test_a_grid_of_clusters_beside_a_category_that_says_nothing():
+    """The columns of a grid are independent of each other; the valleys show the clusters."""
+    r = np.random.default_rng(0)
+    z = r.integers(9, size=300)
+    table = pd.DataFrame(
+        {"x": 6 * (z // 3) + r.normal(size=300), "y": 6 * (z % 3) + r.normal(size=300)}
+    )
+    table["operator"] = r.choice(["Ann", "Bob", "Cy"], 300)
+    model = DPMeans(divergence="mixed", random_state=0).fit(table)
+    assert model.n_clusters_ == 9 and adjusted_rand_score(z, model.labels_) > 0.95
+    assert model.evidence_.strength == "moderate" and "Only x, y show" in model.evidence_.describe()
+
+
+def test_clusters_that_repeat_a_category_are_weak():
+    """Each of two sexes is one cluster, and without the column the heights overlap."""
+    r = np.random.default_rng(0)
+    sex = r.integers(2, size=400)
+    table = pd.DataFrame({f"size{j}": 5.0 * sex + r.normal(size=400) for j in range(3)})
+    table["sex"] = np.where(sex, "m", "f")
+    sure = DPMeans(divergence="mixed", random_state=0).fit(table)
+    assert sure.n_clusters_ == 2 and sure.evidence_.strength != "weak"  # the sizes say so, too
+    table = pd.DataFrame({f"size{j}": 1.2 * sex + r.normal(size=400) for j in range(3)})
+    table["sex"] = np.where(sex, "m", "f")
+    model = DPMeans(divergence="mixed", random_state=0).fit(table)
+    assert model.n_clusters_ == 2 and model.evidence_.strength == "weak"
+    assert "without sex there would be" in model.evidence_.describe()
+
+
+def test_columns_name_those_of_an_array():
+    X = np.c_[np.arange(6.0), [0, 1, 0, 1, 0, 1]]
+    X[2, 1] = -1
+    with pytest.raises(ValueError, match="column 'visits', row 2: -1 is not a count"):
+        DPMeans(divergence="mixed", columns={"age": "squared", "visits": "poisson"}).fit(X)

@@ -134,6 +134,35 @@ def test_measurements_are_used(name, values):
     assert column.used and column.kind in ("number", "log"), column
 
 
+def test_yes_and_no_in_several_spellings():
+    spelled = np.array(["Yes", "no", "Y", "N", "1", "0"] * 10)
+    assert kind_of("member", spelled.tolist()).kind == "yes/no"
+    table = {"boat": np.where(np.arange(60) % 3, "1", "0").tolist(), "member": spelled.tolist()}
+    found = TableEncoder(output="mixed").fit_transform(table)
+    np.testing.assert_array_equal(found[:6].T, [[0, 1, 1, 0, 1, 1], [1, 0, 1, 0, 1, 0]])
+
+
+def test_words_among_numbers_with_a_unit_are_missing():
+    cells = [f"{v} g/L" for v in range(100, 140)] + ["hemolysed", "n.d.", "-"]
+    column = kind_of("haemoglobin", cells)
+    assert column.kind == "number" and column.n_missing == 3
+
+
+def test_days_as_spreadsheets_count_them_are_dates():
+    days = 45_000 + np.random.default_rng(0).integers(0, 400, 50)
+    assert kind_of("Date", days).kind == "date"
+    assert kind_of("load", days).kind == "number"
+
+
+def test_answers_beside_numbers_make_a_mixed_table():
+    """The steps from 1 to 5 are no gaps between clusters."""
+    rng = np.random.default_rng(0)
+    truth, X = people_tables._blobs(rng, [(52.5, 13.4), (48.1, 11.6), (53.5, 10), (50.9, 7)], 0.12)
+    table = {"lat": X[:, 0], "lng": X[:, 1], "rating": rng.integers(1, 6, len(X))}
+    found = madbayes.explore(table)
+    assert found.n_clusters == 4 and adjusted_rand_score(truth, found.labels) > 0.95
+
+
 def test_y_beside_x_is_a_measurement():
     assert kind_of("y", list(RNG.integers(0, 3, 100)), {"x": RNG.normal(size=100)}).used
 

@@ -60,17 +60,8 @@ def refusing(name: str, kind: Kind) -> Iterator[None]:
 
 def write(path: Path, header: dict[str, Any], arrays: list[np.ndarray]) -> None:
     """Replace the file whole or not at all, also when the power fails."""
-    handle, partial = tempfile.mkstemp(".part", f".{path.name}-", path.parent)
-    try:
-        with os.fdopen(handle, "w+b") as stream:
-            _write(stream, header, arrays)
-            stream.flush()
-            os.fsync(stream.fileno())
-        os.chmod(partial, 0o666 & ~_umask())
-        os.replace(partial, path)
-    except BaseException:
-        os.unlink(partial)
-        raise
+    with replacing(path, "w+b") as stream:
+        _write(stream, header, arrays)
     if os.name == "posix":  # the new name, too
         folder = os.open(path.parent, os.O_RDONLY)
         try:
@@ -79,7 +70,26 @@ def write(path: Path, header: dict[str, Any], arrays: list[np.ndarray]) -> None:
             os.close(folder)
 
 
-def _umask() -> int:
+@contextmanager
+def replacing(path: Path, mode: str = "w", **options: Any) -> Iterator[IO[Any]]:
+    """A stream to a new file that takes the place of `path` at the end; none if the block raises.
+
+    `options` are those of `open`.
+    """
+    handle, partial = tempfile.mkstemp(".part", f".{path.name}-", path.absolute().parent)
+    try:
+        with os.fdopen(handle, mode, **options) as stream:
+            yield stream
+            stream.flush()
+            os.fsync(stream.fileno())
+        os.chmod(partial, 0o666 & ~umask())
+        os.replace(partial, path)
+    except BaseException:
+        os.unlink(partial)
+        raise
+
+
+def umask() -> int:
     mask = os.umask(0)
     os.umask(mask)
     return mask

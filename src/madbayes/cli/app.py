@@ -3,46 +3,37 @@
 Each verb imports what it needs when it runs, so that `--help` need not wait.
 """
 
-from typing import TYPE_CHECKING, Annotated
+from pathlib import Path
+from typing import Annotated
 
 import typer
 
-from madbayes.cli.options import Output, Reading, Seed
+from madbayes import __version__
+from madbayes.cli.options import (
+    EdgeReading,
+    Out,
+    Output,
+    Reading,
+    Request,
+    Seed,
+    Talk,
+    flag,
+    opt,
+    verb,
+)
 from madbayes.tables.errors import UserError
 
-if TYPE_CHECKING:
-    from madbayes.cli.fit import Answer
-    from madbayes.cli.prepare import Task
-from pathlib import Path
-
-from madbayes import __version__
-from madbayes.cli.options import Talk, verb
-
-Penalty = Annotated[
-    str | None,
-    typer.Option(
-        metavar="VALUE",
-        help="Cost of one more cluster, in squared-distance units (of the standardized values, "
-        'where they are); "auto" (the default) lets the data decide, "farthest-first" works it '
-        "out from --clusters-hint.",
-    ),
-]
 Hint = Annotated[
     int | None,
-    typer.Option(
-        metavar="N",
+    opt(
+        "N",
+        "Roughly how many clusters; the data decide between two thirds and three halves of it.",
         min=1,
-        help="Roughly how many clusters; the data decide between two thirds and three halves "
-        "of it.",
     ),
 ]
-Most = Annotated[int | None, typer.Option(metavar="N", min=1, help="At most so many clusters.")]
+Most = Annotated[int | None, opt("N", "At most so many clusters.", min=1)]
 Metric = Annotated[
-    str,
-    typer.Option(
-        metavar="NAME",
-        help='"euclidean", or "cosine" to compare directions (centres then have length 1).',
-    ),
+    str, opt("NAME", '"euclidean", or "cosine" to compare directions (centres then have length 1).')
 ]
 
 
@@ -50,28 +41,35 @@ def cluster(
     reading: Reading,
     seed: Seed,
     output: Output,
-    penalty: Penalty = None,
+    penalty: Annotated[
+        str | None,
+        opt(
+            "VALUE",
+            "Cost of one more cluster, in squared-distance units (of the standardized values, "
+            'where they are); "auto" (the default) lets the data decide, "farthest-first" works it '
+            "out from --clusters-hint.",
+        ),
+    ] = None,
     clusters_hint: Hint = None,
     max_clusters: Most = None,
     n_clusters: Annotated[
-        int | None,
-        typer.Option(metavar="N", min=1, help="Exactly N clusters: plain k-means, no penalty."),
+        int | None, opt("N", "Exactly N clusters: plain k-means, no penalty.", min=1)
     ] = None,
     metric: Metric = "euclidean",
     shape: Annotated[
         str,
-        typer.Option(
-            metavar="auto|round|long|any",
-            help="round: clusters are near their centres; long: each has a covariance of its own; "
+        opt(
+            "auto|round|long|any",
+            "round: clusters are near their centres; long: each has a covariance of its own; "
             "any: clusters are connected, whatever their form (rings, crescents); auto: the "
             "shape that the data support best.",
         ),
     ] = "auto",
     scheduler: Annotated[
         str | None,
-        typer.Option(
-            metavar="ADDRESS",
-            help="Cluster Parquet files on the workers of the Dask scheduler at ADDRESS, which "
+        opt(
+            "ADDRESS",
+            "Cluster Parquet files on the workers of the Dask scheduler at ADDRESS, which "
             "have to see the files; writes labels.parquet, centers.csv, summary.json and "
             "model.npz.",
         ),
@@ -85,28 +83,19 @@ def cluster(
 
     Example: madbayes cluster penguins.csv --id name --out penguins
     """
-    from madbayes.cli import fit as fits
-    from madbayes.cli import pictures, run
+    from madbayes.cli import fit, run
 
     if scheduler is not None and shape == "auto":
         shape = "round"
-    with run.explained(output):
-        model, source = fits.estimator(
-            penalty, clusters_hint, max_clusters, n_clusters, metric, shape, seed.seed
-        )
+    model, source = fit.estimator(
+        penalty, clusters_hint, max_clusters, n_clusters, metric, shape, seed.seed
+    )
     if scheduler is not None:
         from madbayes.cli.on_dask import cluster_on_dask
 
         cluster_on_dask(reading, output, model, source, scheduler)
-        return
-    run.table_verb(
-        "cluster",
-        reading,
-        output,
-        model,
-        lambda task: fits.clustering("cluster", task, source),
-        draw=pictures.clusters,
-    )
+    else:
+        run.table_verb("cluster", reading, output, model, source)
 
 
 def path(
@@ -125,56 +114,34 @@ def path(
 
     Example: madbayes path penguins.csv --max-clusters 20
     """
-    from madbayes.cli import fit as fits
-    from madbayes.cli import pictures, run
-    from madbayes.cli.show import show_path
+    from madbayes.cli import fit, run
 
-    with run.explained(output):
-        model, source = fits.estimator(
-            None, clusters_hint, max_clusters, None, metric, "round", seed.seed
-        )
-
-    def fit(task: "Task") -> "Answer":
-        answer = fits.clustering("path", task, source)
-        answer.tables["path.csv"] = fits.path_table(answer.path)
-        return answer
-
-    run.table_verb(
-        "path",
-        reading,
-        output,
-        model,
-        fit,
-        draw=pictures.clusters,
-        more=lambda console, answer: show_path(console, answer.path),
+    model, source = fit.estimator(
+        None, clusters_hint, max_clusters, None, metric, "round", seed.seed
     )
+    run.table_verb("path", reading, output, model, source)
 
 
 def groups(
     reading: Reading,
     seed: Seed,
     output: Output,
-    by: Annotated[
-        str, typer.Option(metavar="COLUMN", help="The column that says which group a row is in.")
-    ],
+    by: Annotated[str, opt("COLUMN", "The column that says which group a row is in.")],
     penalty_local: Annotated[
         float | None,
-        typer.Option(
-            metavar="VALUE",
-            help="Cost of one more cluster in a group, in squared-distance units (default: the "
+        opt(
+            "VALUE",
+            "Cost of one more cluster in a group, in squared-distance units (default: the "
             "data decide).",
         ),
     ] = None,
     penalty_global: Annotated[
-        float | None,
-        typer.Option(metavar="VALUE", help="Cost of one more cluster altogether (likewise)."),
+        float | None, opt("VALUE", "Cost of one more cluster altogether (likewise).")
     ] = None,
     local_hint: Annotated[
-        int | None, typer.Option(metavar="N", min=1, help="Roughly how many clusters a group uses.")
+        int | None, opt("N", "Roughly how many clusters a group uses.", min=1)
     ] = None,
-    global_hint: Annotated[
-        int | None, typer.Option(metavar="N", min=1, help="Roughly how many clusters in all.")
-    ] = None,
+    global_hint: Annotated[int | None, opt("N", "Roughly how many clusters in all.", min=1)] = None,
 ) -> None:
     """Find clusters that the groups of a table share.
 
@@ -184,29 +151,12 @@ def groups(
 
     Example: madbayes groups visits.csv --by patient
     """
-    from madbayes import HardHDP
-    from madbayes.cli import pictures, run
-    from madbayes.cli.fit import check_penalties, grouping
+    from madbayes.cli import fit, run
 
-    with run.explained(output):
-        check_penalties(penalty_local, penalty_global, local_hint, global_hint)
-    model = HardHDP(
-        penalty_local or "auto",
-        penalty_global or "auto",
-        n_local_hint=local_hint,
-        n_global_hint=global_hint,
-        random_state=seed.seed,
+    model, source = fit.group_estimator(
+        penalty_local, penalty_global, local_hint, global_hint, seed.seed
     )
-    source = "given" if penalty_local and penalty_global else "chosen from the data"
-    run.table_verb(
-        "groups",
-        reading,
-        output,
-        model,
-        lambda task: grouping(task, by, source),
-        draw=pictures.groups,
-        by=by,
-    )
+    run.table_verb("groups", reading, output, model, source, by)
 
 
 def features(
@@ -215,17 +165,15 @@ def features(
     output: Output,
     penalty: Annotated[
         str | None,
-        typer.Option(
-            metavar="VALUE",
-            help='Cost of one more feature, in squared-distance units; "auto" (the default) lets '
+        opt(
+            "VALUE",
+            'Cost of one more feature, in squared-distance units; "auto" (the default) lets '
             "the data decide.",
         ),
     ] = None,
     max_clusters: Annotated[
         int | None,
-        typer.Option(
-            "--max-clusters", "--max-features", metavar="N", min=1, help="At most so many features."
-        ),
+        opt("N", "At most so many features.", "--max-clusters", "--max-features", min=1),
     ] = None,
 ) -> None:
     """Find features that the rows of a table have or lack.
@@ -237,68 +185,33 @@ def features(
     Example: madbayes features baskets.csv --standardize no
     """
     from madbayes import BPMeans
-    from madbayes.cli import fit as fits
-    from madbayes.cli import pictures, run
+    from madbayes.cli import fit, run
 
-    with run.explained(output):
-        if penalty == "farthest-first":
-            raise UserError('--penalty farthest-first is for clusters: give a number or "auto".')
-        value, source = fits.parse_penalty(penalty, None)
-    run.table_verb(
-        "features",
-        reading,
-        output,
-        BPMeans(value, max_components=max_clusters, random_state=seed.seed),
-        lambda task: fits.features(task, source),
-        draw=pictures.path_only,
-        logs=False,
-    )
+    if penalty == "farthest-first":
+        raise UserError('--penalty farthest-first is for clusters: give a number or "auto".')
+    value, source = fit.parse_penalty(penalty, None)
+    model = BPMeans(value, max_components=max_clusters, random_state=seed.seed)
+    run.table_verb("features", reading, output, model, source)
 
 
 def graph(
-    file: Annotated[
-        Path,
-        typer.Argument(
-            metavar="FILE",
-            help="Edges to read, one a row: .csv, .tsv, .txt, .edges, .parquet, .npy, …; - for "
-            "standard input.",
-        ),
-    ],
+    reading: EdgeReading,
     seed: Seed,
     output: Output,
-    source: Annotated[
-        str | None, typer.Option(metavar="A", help="Column of one end (default: the first).")
-    ] = None,
-    target: Annotated[
-        str | None, typer.Option(metavar="B", help="Column of the other end (the second).")
-    ] = None,
-    weights: Annotated[
-        str | None,
-        typer.Option(
-            "--weights",
-            "--weight",
-            metavar="W",
-            help="Column of weights (a third column of numbers; else all count 1).",
-        ),
-    ] = None,
-    no_header: Annotated[
-        bool, typer.Option("--no-header", help="The first line is an edge, not column names.")
-    ] = False,
     resolution: Annotated[
         str,
-        typer.Option(
-            "--resolution",
-            "--penalty",
-            metavar="VALUE",
-            help="What each cluster earns; higher gives more clusters. Useful between 0 and 1 for "
+        opt(
+            "VALUE",
+            "What each cluster earns; higher gives more clusters. Useful between 0 and 1 for "
             'normalized cuts; "auto" lets the data decide.',
+            *("--resolution", "--penalty"),
         ),
     ] = "auto",
     cut: Annotated[
         str,
-        typer.Option(
-            metavar="KIND",
-            help='"normalized" divides the edges that leave a cluster by its degree, "ratio" by '
+        opt(
+            "KIND",
+            '"normalized" divides the edges that leave a cluster by its degree, "ratio" by '
             "its number of nodes.",
         ),
     ] = "normalized",
@@ -311,64 +224,21 @@ def graph(
 
     Example: madbayes graph friends.csv --out friends
     """
-    from madbayes.cli import run
+    from madbayes.cli.fit import positive
+    from madbayes.cli.graph import communities
 
-    with run.explained(output) as voice:
-        from madbayes.cli.fit import positive
-        from madbayes.cli.graph import communities
-
-        value = resolution if resolution == "auto" else positive(resolution)
-        if value is None:
-            raise UserError(
-                f'--resolution {resolution} should be a number > 0 or "auto". Each cluster earns '
-                "it and pays its conductance; without it, the data decide."
-            )
-        if cut not in ("normalized", "ratio"):
-            raise UserError(f'--cut {cut} should be "normalized" or "ratio".')
-        communities(voice, file, output, source, target, weights, no_header, value, cut, seed.seed)
+    value = resolution if resolution == "auto" else positive(resolution)
+    if value is None:
+        raise UserError(
+            f'--resolution {resolution} should be a number > 0 or "auto". Each cluster earns '
+            "it and pays its conductance; without it, the data decide."
+        )
+    if cut not in ("normalized", "ratio"):
+        raise UserError(f'--cut {cut} should be "normalized" or "ratio".')
+    communities(reading, output, value, cut, seed.seed)
 
 
-def predict(
-    model: Annotated[
-        Path, typer.Argument(metavar="MODEL", help="model.npz of madbayes cluster, or a saved one.")
-    ],
-    file: Annotated[
-        list[Path],
-        typer.Argument(metavar="FILE...", help="Table to read, with the columns of the first."),
-    ],
-    talk: Talk,
-    novel: Annotated[
-        float | None,
-        typer.Option(
-            metavar="[RATE]",
-            help="Rows unlike those of the fit get no cluster but -1: those that at most this "
-            "share of the fitted rows would resemble (0.001, when none is given).",
-        ),
-    ] = None,
-    out: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE.csv", help="Where to write (default: standard output)."),
-    ] = None,
-    id: Annotated[
-        str | None, typer.Option(metavar="COLUMN", help="The column that says which row is which.")
-    ] = None,
-    missing: Annotated[
-        str,
-        typer.Option(
-            metavar="error|drop",
-            help="Cells that are missing or no number: stop, or give the row no cluster. Where "
-            "means were filled in before, they are again.",
-        ),
-    ] = "observed",
-    na: Annotated[
-        list[str] | None,
-        typer.Option(metavar="-,?", help="Further cells that stand for a missing value."),
-    ] = None,
-    skip_rows: Annotated[
-        int, typer.Option(metavar="N", min=0, help="Leave out lines above the column names.")
-    ] = 0,
-    force: Annotated[bool, typer.Option("--force", help="Replace FILE.csv.")] = False,
-) -> None:
+def predict(request: Request, talk: Talk) -> None:
     """Find the clusters of new rows, by a model that was found before.
 
     The new file needs the same columns, in any order; they are scaled as those of the first were.
@@ -378,14 +248,9 @@ def predict(
 
     Example: madbayes predict madbayes-out/model.npz new.csv --out new-labels.csv
     """
-    from madbayes.cli import run
+    from madbayes.cli.predict import predict_file
 
-    with run.explained(talk) as voice:
-        from madbayes.cli.predict import Request, predict_file
-
-        words = [word.strip() for item in na or () for word in item.split(",")]
-        request = Request(model, file, novel, out, id, missing, words, skip_rows, force)
-        predict_file(voice, request)
+    predict_file(request, talk)
 
 
 def compare(
@@ -395,12 +260,9 @@ def compare(
     ],
     talk: Talk,
     column1: Annotated[
-        str | None,
-        typer.Option(metavar="COLUMN", help='The column of LABELS1 (default: "cluster").'),
+        str | None, opt("COLUMN", 'The column of LABELS1 (default: "cluster").')
     ] = None,
-    column2: Annotated[
-        str | None, typer.Option(metavar="COLUMN", help="The column of LABELS2 (likewise).")
-    ] = None,
+    column2: Annotated[str | None, opt("COLUMN", "The column of LABELS2 (likewise).")] = None,
 ) -> None:
     """Compare two clusterings of the same rows.
 
@@ -411,21 +273,16 @@ def compare(
 
     Example: madbayes compare one/labels.csv two/labels.csv
     """
-    from madbayes.cli import run
+    from madbayes.cli.compare import compare_files
 
-    with run.explained(talk) as voice:
-        from madbayes.cli.compare import compare_files
-
-        compare_files(voice, labels1, labels2, column1, column2)
+    compare_files(talk, (labels1, labels2), (column1, column2))
 
 
 def demo(
     talk: Talk,
-    out: Annotated[Path, typer.Option(metavar="DIR", help="Folder for the results.")] = Path(
-        "madbayes-demo"
-    ),
+    out: Out = Path("madbayes-demo"),
     force: Annotated[
-        bool, typer.Option("--force", help="Write into DIR although other files are in it.")
+        bool, flag("--force", "Write into DIR although other files are in it.")
     ] = False,
 ) -> None:
     """Show what the command does, on the eruptions of a geyser.
@@ -434,29 +291,16 @@ def demo(
 
     Example: madbayes demo
     """
-    from madbayes.cli import run
-
-    with run.explained(talk):
-        file = eruptions()
-    cluster(
-        Reading([file]),
-        Seed(),
-        Output(talk.json, talk.quiet, talk.debug, out=out, force=force),
-    )
+    # Beside this file in an installed package, among the examples in a checkout.
+    here, name = Path(__file__).resolve(), "old_faithful.csv"
+    places = (here.with_name(name), here.parents[3] / "examples" / name)
+    file = next((path for path in places if path.exists()), None)
+    if file is None:
+        raise UserError("The data of the demo is not part of this installation.")
+    output = Output(talk.json, talk.quiet, talk.debug, out=out, force=force)
+    cluster(Reading([file]), Seed(), output)
     if not talk.json and not talk.quiet:
         typer.echo(f"Open {out / 'report.html'} in a browser.")
-
-
-DEMO = "old_faithful.csv"  # the table of madbayes demo
-
-
-def eruptions() -> Path:
-    """Beside this file in an installed package, among the examples in a checkout."""
-    here = Path(__file__).resolve()
-    for path in (here.with_name(DEMO), here.parents[3] / "examples" / DEMO):
-        if path.exists():
-            return path
-    raise UserError("The data of the demo is not part of this installation.")
 
 
 app = typer.Typer(
@@ -477,9 +321,7 @@ def _print_version(wanted: bool) -> None:
 def madbayes(
     _version: Annotated[
         bool,
-        typer.Option(
-            "--version", callback=_print_version, is_eager=True, help="Show the version and exit."
-        ),
+        flag("--version", "Show the version and exit.", callback=_print_version, is_eager=True),
     ] = False,
 ) -> None:
     """Clusterings that find their own size.
@@ -488,14 +330,5 @@ def madbayes(
     """
 
 
-for function in (
-    cluster,
-    groups,
-    graph,
-    features,
-    path,
-    predict,
-    compare,
-    demo,
-):
-    verb(app)(function)
+for function in (cluster, groups, graph, features, path, predict, compare, demo):
+    verb(app, function)

@@ -10,6 +10,7 @@ from rich.text import Text
 from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
 from sklearn.metrics.cluster import contingency_matrix
 
+from madbayes.cli.options import Talk
 from madbayes.cli.prepare import resolve
 from madbayes.cli.run import Voice
 from madbayes.cli.show import count
@@ -17,19 +18,15 @@ from madbayes.tables.errors import UserError, harmless
 from madbayes.tables.formats import read
 from madbayes.tables.frame import Frame
 
-NAMES = ("cluster", "label", "class", "target", "species")
-ROW = "row"  # what the first column of labels.csv is called without --id
 MOST = 15  # rows and columns of the table that is shown
 
 
-def compare_files(
-    voice: Voice, one: Path, two: Path, column1: str | None, column2: str | None
-) -> None:
+def compare_files(talk: Talk, files: tuple[Path, Path], columns: tuple[str | None, ...]) -> None:
     """The whole of `madbayes compare`."""
-    frames = [read(one), read(two)]
+    frames = [read(file) for file in files]
     places = [
-        _column(frames[0], column1, "--column1", one),
-        _column(frames[1], column2, "--column2", two),
+        _column(frame, column, f"--column{i}", file)
+        for i, (frame, column, file) in enumerate(zip(frames, columns, files, strict=True), 1)
     ]
     a, b, how = _matched(frames, places)
     both = (a != "") & (b != "")
@@ -37,8 +34,8 @@ def compare_files(
         raise UserError("No row has a cluster in both files.")
     a, b = a[both], b[both]
     first, second = np.unique(a), np.unique(b)
-    rows, columns = _by_size(first), _by_size(second)
-    counts = contingency_matrix(a, b)[np.ix_(rows, columns)]
+    order = _by_size(first), _by_size(second)
+    counts = contingency_matrix(a, b)[np.ix_(*order)]
     summary = {
         "tool": "madbayes",
         "verb": "compare",
@@ -47,17 +44,17 @@ def compare_files(
         "matched_by": how,
         "nmi": float(normalized_mutual_info_score(a, b)),
         "ari": float(adjusted_rand_score(a, b)),
-        "labels1": first[rows].tolist(),
-        "labels2": second[columns].tolist(),
+        "labels1": first[order[0]].tolist(),
+        "labels2": second[order[1]].tolist(),
         "contingency": counts.tolist(),
     }
-    voice.result(summary, lambda console: _show(console, summary))
+    Voice(talk).result(summary, lambda console: _show(console, summary))
 
 
 def _column(frame: Frame, name: str | None, option: str, path: Path) -> int:
     if name is not None:
         return resolve(frame, [name], option, whole=True)[0]
-    for known in NAMES:
+    for known in ("cluster", "label", "class", "target", "species"):
         if known in frame.names:
             return frame.names.index(known)
     if len(frame.names) == 1:
@@ -84,7 +81,7 @@ def _matched(frames: list[Frame], places: list[int]) -> tuple[np.ndarray, np.nda
             common, i, j = np.intersect1d(keys[0], keys[1], return_indices=True)
             if not common.size:
                 raise UserError(f"The files have no {name} in common.")
-            if name == ROW and a.size != b.size:
+            if name == "row" and a.size != b.size:
                 raise UserError(
                     f"The files have {a.size} and {b.size} rows, which are only numbered: they are "
                     "not about the same rows. With --id, madbayes cluster writes ids to match by."

@@ -5,19 +5,18 @@ import math
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 import madbayes
+from madbayes.cli.options import number_in
 from madbayes.cli.prepare import Task
+from madbayes.cli.results import Answer, plain_list
+from madbayes.cli.show import count
 from madbayes.tables.errors import UserError
 from madbayes.tables.explore import Exploration, fit_table, fit_with_notes
 from madbayes.tables.scaling import moments
-
-BLOCK = 16_384  # rows whose distances to all centres are held at a time
-ROUNDING = 1e-12  # standard deviations; a centre nearer to 0 than this is 0
 
 # Parameters of the library by the names that the command has for them.
 CALLED = {
@@ -38,42 +37,6 @@ CALLED = {
     "shape": "--shape",
     "sample_weight": "--weights",
 }
-
-
-@dataclass
-class Answer:
-    """What a model found, in the units of the file."""
-
-    verb: str
-    model: Any
-    labels: np.ndarray
-    of: str = "cluster"
-    number: int = 0
-    sizes: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
-    centers: np.ndarray | None = None
-    telling: list[int] = field(default_factory=list)  # columns that tell clusters apart, best first
-    penalty: float | None = None
-    penalty_from: str = ""
-    penalty_name: str = "penalty"
-    objective: float = math.nan
-    objective_is: str = "squared error + penalty × clusters"
-    distance: np.ndarray | None = None
-    second: np.ndarray | None = None
-    novelty: np.ndarray | None = None
-    beside: dict[str, Any] = field(default_factory=dict)  # further columns of labels.csv
-    per_cluster: dict[str, Any] = field(default_factory=dict)  # and of the list of clusters
-    facts: dict[str, str] = field(default_factory=dict)  # further lines below that list
-    tables: dict[str, tuple[list[Any], Any]] = field(default_factory=dict)  # further CSV files
-    notes: tuple[str, ...] = ()
-    found: Exploration | None = None  # of a table
-
-    @property
-    def evidence(self) -> Any:
-        return getattr(self.model, "evidence_", None)
-
-    @property
-    def path(self) -> Any:
-        return getattr(self.model, "path_", None)
 
 
 # The estimator
@@ -151,17 +114,18 @@ def parse_penalty(text: str | None, hint: int | None) -> tuple[float | str, str]
 
 
 def positive(text: str) -> float | None:
-    try:
-        value = float(text)
-    except ValueError:
-        return None
-    return value if 0 < value < math.inf else None
+    value = number_in(text)
+    return value if value is not None and 0 < value < math.inf else None
 
 
-def check_penalties(
-    local: float | None, whole: float | None, local_hint: int | None, global_hint: int | None
-) -> None:
-    """Before a large file is read."""
+def group_estimator(
+    local: float | None,
+    whole: float | None,
+    local_hint: int | None,
+    global_hint: int | None,
+    seed: int,
+) -> tuple[Any, str]:
+    """The same for clusters that groups share."""
     for kind, penalty, hint in (("local", local, local_hint), ("global", whole, global_hint)):
         if penalty is None:
             continue
@@ -175,6 +139,9 @@ def check_penalties(
                 f"--{kind}-hint {hint} would be ignored, because --penalty-{kind} {penalty:g} "
                 "already decides. Give one of them."
             )
+    hints: Any = {"n_local_hint": local_hint, "n_global_hint": global_hint, "random_state": seed}
+    model = madbayes.HardHDP(local or "auto", whole or "auto", **hints)
+    return model, "given" if local and whole else "chosen from the data"
 
 
 # The fit
@@ -205,12 +172,13 @@ def fitted(model: Any, X: Any, **options: Any) -> tuple[Any, tuple[str, ...]]:
     return model, tuple(dict.fromkeys(map(option_names, notes)))
 
 
-def explored(task: Task, **options: Any) -> Exploration:
-    """Fit the estimator of a table, with the weights of its rows."""
+def explored(task: Task) -> Exploration:
+    """Fit the estimator of a table, with the weights and the groups of its rows."""
     model, n = task.table.estimator, len(task.table.X)
     hint = getattr(model, "n_clusters_hint", None)
     if hint is not None and hint > n:
         raise UserError(f"--clusters-hint {hint} is more than the {n} rows of the table.")
+    options = {} if task.by is None else {"groups": task.by}
     if task.weights is not None:
         if "sample_weight" not in inspect.signature(model.fit).parameters:
             raise UserError(f"--weights: {type(model).__name__} does not take weights.")
@@ -219,20 +187,58 @@ def explored(task: Task, **options: Any) -> Exploration:
         return fit_table(task.table, **options)
 
 
-def notes_of_fit(found: Exploration) -> tuple[str, ...]:
-    """What the fit adds to the notes on the table."""
-    return tuple(option_names(note) for note in found.notes if note not in found.table.notes)
-
-
 # The answer
 
 
-def clustering(verb: str, task: Task, penalty_from: str, **options: Any) -> Answer:
+def answer_of(verb: str, task: Task, penalty_from: str, by: str | None) -> Answer:
+    """Fit the table of a verb; what the fit has to say."""
+    answer = features(task) if verb == "features" else clustering(task)
+    table, answer.penalty_from = task.table, penalty_from
+    answer.found_in = f"in {count(len(table.rows), 'row')}"
+    answer.names, answer.standardized = table.names, table.standardized
+    answer.frame, answer.ids, answer.rows = table.frame, task.ids, table.rows
+    columns = table.encoder.used_columns_
+    answer.about = {
+        "n_rows": len(table.rows),
+        "n_rows_in_file": table.frame.n_rows,
+        "n_columns": len(columns),
+        "columns_used": [column.name for column in columns],
+        "columns_left_out": task.left_out,
+        "kinds": {column.name: column.kind for column in columns},
+        "standardized": table.standardized,
+    }
+    if by is not None:
+        shared_by(answer, task, by)
+    if verb == "path":
+        answer.tables["path.csv"] = path_table(answer.path)
+    return answer
+
+
+def new_answer(task: Task, found: Exploration) -> Answer:
+    """What all models of a table have in common."""
+    model = found.model.estimator
+
+    def report(path: Any, **options: Any) -> None:
+        key, ids = task.ids
+        if key != "row":
+            known = plain_list(ids)
+            options |= {"ids": [known[i] for i in task.table.rows.tolist()], "id_name": key}
+        found.report(path, left_out=task.left_out, **options)
+
+    answer = Answer(model, getattr(model, "labels_", None))
+    answer.objective = float(getattr(model, "objective_", getattr(model, "inertia_", math.nan)))
+    answer.novelty = novelty(model, task.table.X)
+    notes = [option_names(note) for note in found.notes if note not in task.table.notes]
+    answer.notes, answer.report, answer.save = tuple(notes), report, found.save
+    return answer
+
+
+def clustering(task: Task) -> Answer:
     """What any clustering of rows has to say."""
-    found = explored(task, **options)
-    table, model = task.table, found.model.estimator
-    labels, number = np.asarray(model.labels_), found.n_clusters
-    sizes = np.array(found.sizes)
+    found, table = explored(task), task.table
+    answer = new_answer(task, found)
+    model, labels, number = answer.model, np.asarray(answer.labels), found.n_clusters
+    answer.number, answer.sizes = number, np.array(found.sizes)
     centers = getattr(model, "cluster_centers_", None)
     if centers is None or table.encoder.output == "mixed":  # means of rows, shares of categories
         rows = table.units if table.encoder.output == "mixed" else table.X
@@ -241,26 +247,14 @@ def clustering(verb: str, task: Task, penalty_from: str, **options: Any) -> Answ
         centers = table.encoder.in_units(centers)
     middle, deviation = moments(table.units)
     deviation = np.where(deviation > 0, deviation, 1.0)
-    centers = np.where(np.abs(centers) < ROUNDING * deviation, 0.0, centers)
-    apart = sizes @ ((centers - middle) / deviation) ** 2
-    winner = getattr(model, "model_", model)  # that of AutoCluster
-    price = getattr(winner, "penalty_", getattr(winner, "resolution_", None))
-    answer = Answer(
-        verb,
-        model,
-        labels,
-        number=number,
-        sizes=sizes,
-        centers=centers,
-        telling=np.argsort(-np.round(apart, 9), kind="stable").tolist(),
-        penalty=None if price is None else float(price),
-        penalty_from=penalty_from,
-        objective=float(getattr(model, "objective_", getattr(model, "inertia_", math.nan))),
-        notes=notes_of_fit(found),
-        found=found,
-    )
+    # What differs from 0 by rounding only is 0.
+    answer.centers = np.where(np.abs(centers) < 1e-12 * deviation, 0.0, centers)
+    apart = answer.sizes @ ((answer.centers - middle) / deviation) ** 2
+    answer.telling = np.argsort(-np.round(apart, 9), kind="stable").tolist()
     answer.distance, answer.second = nearness(model, table.X, labels)
-    answer.novelty = novelty(model, table.X)
+    winner = getattr(model, "model_", model)  # that of AutoCluster
+    penalty = getattr(winner, "penalty_", getattr(winner, "resolution_", None))
+    answer.penalty = None if penalty is None else float(penalty)
     if hasattr(model, "n_iter_"):
         settled = "" if getattr(model, "converged_", True) else " (stopped before it settled)"
         answer.facts["passes"] = f"{int(model.n_iter_)}{settled}"
@@ -283,8 +277,8 @@ def nearness(
         return None, None
     own = np.full(len(X), np.nan)
     second = np.full(len(X), -1, dtype=np.int64)
-    for start in range(0, len(X), BLOCK):
-        rows = slice(start, start + BLOCK)
+    for start in range(0, len(X), 16_384):  # rows whose distances to all centres are held
+        rows = slice(start, start + 16_384)
         distances = np.array(model.transform(X[rows]), dtype=np.float64)
         here = np.arange(len(distances))
         mine = np.where(labels[rows] >= 0, labels[rows], distances.argmin(axis=1))
@@ -304,29 +298,22 @@ def novelty(model: Any, X: np.ndarray) -> np.ndarray | None:
 
 def path_table(path: Any) -> tuple[list[Any], Any]:
     """The staircase for a CSV file."""
+    known = [path.price_low, path.price_high, path.objective]
+    scores = [path.scores.get(k, "") for k in path.number.tolist()]
+    columns = [column.tolist() for column in (path.number, *known)]
+    columns += [scores, *(np.asarray(v, float).tolist() for v in path.figures.values())]
     heading = ["n_clusters", "penalty_low", "penalty_high", "objective", "score", *path.figures]
-    steps = [
-        [
-            int(k),
-            float(path.price_low[i]),
-            float(path.price_high[i]),
-            float(path.objective[i]),
-            path.scores.get(int(k), ""),
-            *(float(values[i]) for values in path.figures.values()),
-        ]
-        for i, k in enumerate(path.number)
-    ]
-    return heading, steps
+    return heading, zip(*columns, strict=True)
 
 
-def grouping(task: Task, by: str, penalty_from: str) -> Answer:
-    """Clusters, and which group uses which."""
-    answer = clustering("groups", task, penalty_from, groups=task.by)
+def shared_by(answer: Answer, task: Task, by: str) -> None:
+    """Add which group uses which cluster."""
     model = answer.model
     names = np.asarray(model.groups_)
     code = np.searchsorted(names, np.asarray(task.by))
     used = np.zeros((len(names), answer.number), dtype=np.int64)
-    np.add.at(used, (code, answer.labels), 1)
+    np.add.at(used, (code, np.asarray(answer.labels)), 1)
+    answer.found_in = f"shared by {count(len(names), 'group')} {answer.found_in}"
     answer.beside = {by: task.by} if by not in ("row", "cluster") else {}
     answer.per_cluster["groups"] = (used > 0).sum(axis=0).tolist()
     uses = (used > 0).sum(axis=1)
@@ -337,42 +324,38 @@ def grouping(task: Task, by: str, penalty_from: str) -> Answer:
     }
     answer.penalty = float(model.penalty_global_)
     answer.objective_is = "squared error + penalties"
+    lines = zip(
+        names.tolist(), used.sum(axis=1).tolist(), uses.tolist(), used.tolist(), strict=True
+    )
     answer.tables["groups.csv"] = (
         [by, "size", "clusters", *range(answer.number)],
-        [
-            [name, sum(line), sum(cell > 0 for cell in line), *line]
-            for name, line in zip(names.tolist(), used.tolist(), strict=True)
-        ],
+        [[name, size, clusters, *line] for name, size, clusters, line in lines],
     )
-    return answer
 
 
-def features(task: Task, penalty_from: str) -> Answer:
+def features(task: Task) -> Answer:
     """What a feature model has to say."""
-    found = explored(task)
-    model, encoder = found.model.estimator, task.table.encoder
-    answer = feature_rows("features", model, task.table.X, np.asarray(model.assignments_, bool))
-    answer.of = "feature"
-    answer.sizes = np.asarray(model.assignments_).sum(axis=0)
+    answer = new_answer(task, explored(task))
+    model, encoder = answer.model, task.table.encoder
+    Z = np.asarray(model.assignments_, bool)
+    has_features(answer, task.table.X, Z)
+    answer.of, answer.sizes = "feature", Z.sum(axis=0)
     # What a feature adds, in the units of the file.
     scale = 1.0 if encoder.scale_ is None else encoder.scale_
     answer.centers = np.asarray(model.components_, dtype=np.float64) * scale
-    answer.penalty, answer.penalty_from = float(model.penalty_), penalty_from
-    answer.objective = float(model.objective_)
+    answer.penalty = float(model.penalty_)
     answer.objective_is = "squared error + penalty × features"
-    answer.novelty = novelty(model, task.table.X)
-    answer.notes, answer.found = notes_of_fit(found), found
     return answer
 
 
-def feature_rows(verb: str, model: Any, X: np.ndarray, Z: np.ndarray) -> Answer:
-    """Rows that have the features Z; their label is the combination that they have, the most
+def has_features(answer: Answer, X: np.ndarray, Z: np.ndarray) -> None:
+    """Add that rows have the features Z. Their label is the combination that they have, the most
     frequent of the fit first (-1: one that no row of the fit has)."""
+    model = answer.model
     known, counts = np.unique(np.asarray(model.assignments_, bool), axis=0, return_counts=True)
     order = np.argsort(-counts, kind="stable")
     names = {known[i].tobytes(): rank for rank, i in enumerate(order)}
-    labels = np.array([names.get(row.tobytes(), -1) for row in np.ascontiguousarray(Z)], np.int64)
-    answer = Answer(verb, model, labels, number=int(model.n_components_))
+    labels = [names.get(row.tobytes(), -1) for row in np.ascontiguousarray(Z)]
+    answer.labels, answer.number = np.array(labels, np.int64), int(model.n_components_)
     answer.distance = np.sqrt(((X - Z @ model.components_) ** 2).sum(axis=1))
     answer.beside = {f"feature {k}": Z[:, k].astype(int) for k in range(Z.shape[1])}
-    return answer

@@ -3,25 +3,23 @@
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import scipy.sparse as sp
-from rich.console import Console
-from rich.text import Text
 
-from madbayes.cli import pictures
-from madbayes.cli.fit import Answer, fitted
-from madbayes.cli.options import Output
+from madbayes.cli.fit import fitted
+from madbayes.cli.options import EdgeReading, Output
 from madbayes.cli.prepare import resolve
-from madbayes.cli.results import LABELS, finish, summarize
-from madbayes.cli.run import Voice
-from madbayes.cli.show import count, show
-from madbayes.cli.write import all_or_nothing, check_folder, write_csv
-from madbayes.tables.errors import UserError, harmless
-from madbayes.tables.formats import given, read
+from madbayes.cli.results import Answer
+from madbayes.cli.run import Voice, deliver
+from madbayes.cli.show import count
+from madbayes.cli.write import check_folder
+from madbayes.tables.errors import UserError
+from madbayes.tables.formats import called, given, read
 from madbayes.tables.frame import Frame
 
 HEADINGS = {
@@ -218,100 +216,55 @@ def _weights(frame: Frame, j: int) -> np.ndarray:
 
 
 def communities(
-    voice: Voice,
-    file: Path,
-    output: Output,
-    source: str | None,
-    target: str | None,
-    weights: str | None,
-    no_header: bool,
-    resolution: float | str,
-    cut: str,
-    seed: int,
+    reading: EdgeReading, output: Output, resolution: float | str, cut: str, seed: int
 ) -> None:
     """The whole of `madbayes graph`."""
-    name = "standard input" if str(file) == "-" else file.name
+    voice, name = Voice(output), called([reading.file])
     check_folder(output.out, output.force, name)
-    with given([file]) as files, voice.status(f"reading {file.name}"):
-        path = files[0]
-        edges = read_edges(path, source=source, target=target, weight=weights, header=not no_header)
+    with given([reading.file]) as files, voice.status(f"reading {name}"):
+        edges = read_edges(
+            files[0],
+            source=reading.source,
+            target=reading.target,
+            weight=reading.weights,
+            header=not reading.no_header,
+        )
     voice.notes(edges.notes)
-    with all_or_nothing(output.out, output.force) as scratch:
-        with voice.progress(f"cutting a graph of {count(edges.n_edges, 'edge')}"):
-            answer = fit_graph(edges, resolution, cut, seed)
-        voice.notes(answer.notes)
-        drawn = pictures.path_only(scratch, None, answer, name) if output.plot else []
-        summary = summarize("graph", name, None, answer)
-        summary = {"n_rows": len(edges.nodes), "n_edges": edges.n_edges, **summary}
-        summary["notes"] = [*edges.notes, *summary["notes"]]
-        _write(scratch, edges, answer)
-        if output.report:
-            from madbayes.reports import report
-
-            report(
-                answer.model,
-                edges.adjacency,
-                scratch / "report.html",
-                title=name,
-                ids=edges.nodes.tolist(),
-                id_name="node",
-                notes=summary["notes"],
-            )
-        finish(scratch, summary)
-    nodes, n_edges = count(len(edges.nodes), "node"), count(edges.n_edges, "edge")
-    title = f"{count(answer.number, 'cluster')} in {nodes} and {n_edges}"
-
-    def tell(console: Console) -> None:
-        show(console, answer, title, (), False)
-        files = ", ".join(summary["files"])
-        console.print(Text(harmless(f"Written to {output.out}: {files}")))
-
-    voice.result(summary, tell)
-    if output.plot and answer.path is not None and not drawn:
-        voice.notes(['the picture needs matplotlib: pip install "madbayes[plot]"'])
+    doing = f"cutting a graph of {count(edges.n_edges, 'edge')}"
+    fit = lambda _: fit_graph(edges, resolution, cut, seed)  # noqa: E731
+    deliver(voice, "graph", name, output, list(edges.notes), doing, fit)
 
 
 def fit_graph(edges: Edges, resolution: float | str, cut: str, seed: int) -> Answer:
     """The communities at this resolution, or at the one that the graph supports."""
-    from madbayes import GraphCut
+    from madbayes import GraphCut, report
 
     model, notes = fitted(GraphCut(resolution, cut=cut, random_state=seed), edges.adjacency)
     labels = np.asarray(model.labels_)
+    sizes = np.bincount(labels[labels >= 0], minlength=model.n_clusters_)
     cost = "conductance" if cut == "normalized" else "cut per node"
+    costs = np.asarray(model.conductance_).tolist()
+    nodes = edges.nodes.tolist()
     answer = Answer(
-        "graph",
         model,
         labels,
         number=int(model.n_clusters_),
-        sizes=np.bincount(labels[labels >= 0], minlength=model.n_clusters_),
+        sizes=sizes,
         penalty=float(model.resolution_),
         penalty_from="chosen from the data" if resolution == "auto" else "given",
         penalty_name="resolution",
         objective=float(model.objective_),
         objective_is=f"{cost} - resolution × clusters",
+        per_cluster={cost: costs},
+        about={"n_rows": len(nodes), "n_edges": edges.n_edges},
         notes=notes,
+        found_in=f"in {count(len(nodes), 'node')} and {count(edges.n_edges, 'edge')}",
+        ids=("node", nodes),
+        report=partial(report, model, edges.adjacency, ids=nodes, id_name="node"),
+        save=model.save,
     )
-    answer.per_cluster[cost] = np.asarray(model.conductance_).tolist()
+    lines = ([k, *line] for k, line in enumerate(zip(sizes.tolist(), costs, strict=True)))
+    answer.tables["clusters.csv"] = ["cluster", "size", "conductance"], lines
     if answer.evidence is None and answer.path is not None:
         answer.facts["evidence"] = answer.path.best().describe()
     return answer
-
-
-def _write(folder: Path, edges: Edges, answer: Answer) -> None:
-    labels = answer.labels.tolist()
-    rows = zip(edges.nodes.tolist(), labels, strict=True)
-    write_csv(
-        folder / "labels.csv",
-        ["node", *LABELS],
-        ([node, "" if label < 0 else label, "", "", ""] for node, label in rows),
-    )
-    costs = next(iter(answer.per_cluster.values()))
-    write_csv(
-        folder / "clusters.csv",
-        ["cluster", "size", "conductance"],
-        (
-            [k, size, cost]
-            for k, (size, cost) in enumerate(zip(answer.sizes.tolist(), costs, strict=True))
-        ),
-    )
-    answer.model.save(folder / "model.npz")

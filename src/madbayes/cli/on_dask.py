@@ -5,21 +5,22 @@ The rows never come here: labels.parquet is written as they arrive, chunk by chu
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet
-from rich.console import Console
 
-from madbayes.cli.fit import Answer, fitted
+from madbayes import DPMeans, KMeans
+from madbayes.cli.fit import fitted
 from madbayes.cli.options import Output, Reading
 from madbayes.cli.prepare import resolve
-from madbayes.cli.results import finish, summarize, write_centers
-from madbayes.cli.run import explained
-from madbayes.cli.show import count, show, show_files
-from madbayes.cli.write import all_or_nothing, check_folder
+from madbayes.cli.results import Answer
+from madbayes.cli.run import Voice, deliver
+from madbayes.cli.show import count
+from madbayes.cli.write import check_folder
 from madbayes.tables.cells import TableColumn
 from madbayes.tables.encoder import TableEncoder
 from madbayes.tables.errors import UserError
@@ -33,71 +34,60 @@ def cluster_on_dask(
     reading: Reading, output: Output, model: Any, penalty_from: str, scheduler: str
 ) -> None:
     """Read, fit, write and show, on the cluster."""
-    with explained(output) as voice:
-        reading.check()
-        refuse(reading, output, model)
-        name = ", ".join(str(path) for path in reading.file)
-        with connected(scheduler) as dd:
-            table = opened(dd, reading)
-            check_folder(output.out, output.force, name)
-            weight = {} if reading.weights is None else {"sample_weight": table[reading.weights]}
-            names = chosen(table, reading)
-            X, encoder = standardized(table[names], reading.standardize, model.metric)
-            voice.notes(encoder.notes_)
-            with all_or_nothing(output.out, output.force) as scratch:
-                with voice.progress(f"clustering on {scheduler}"):
-                    model, notes = fitted(model, X.to_dask_array(), **weight)
-                voice.notes(notes)
-                sizes = write_labels(scratch / "labels.parquet", model.labels_, model.n_clusters_)
-                answer = Answer(
-                    "cluster",
-                    model,
-                    np.broadcast_to(-1, sizes.sum()),  # they are on the workers
-                    number=int(model.n_clusters_),
-                    sizes=sizes,
-                    centers=encoder.in_units(model.cluster_centers_),
-                    penalty=getattr(model, "penalty_", None),
-                    penalty_from=penalty_from,
-                    objective=float(model.objective_),
-                    notes=(*encoder.notes_, *notes),
-                )
-                write_centers(scratch, answer, names)
-                vars(model).pop("labels_")
-                kept = TablePipeline([("table", encoder), ("clusters", model)])
-                kept.save(scratch / "model.npz")
-                summary: dict[str, Any] = {
-                    "n_rows": int(sizes.sum()),
-                    "columns_used": names,
-                    "standardized": encoder.scale_ is not None,
-                    **summarize("cluster", name, None, answer),
-                }
-                finish(scratch, summary)
+    voice = Voice(output)
+    reading.check()
+    refuse(reading, output, model)
+    name = ", ".join(str(path) for path in reading.file)
+    with connected(scheduler) as dd:
+        table = opened(dd, reading)
+        check_folder(output.out, output.force, name)
+        weight = {} if reading.weights is None else {"sample_weight": table[reading.weights]}
+        names = chosen(table, reading)
+        X, encoder = standardized(table[names], reading.standardize, model.metric)
+        voice.notes(encoder.notes_)
 
-        def tell(console: Console) -> None:
-            found = f"{count(answer.number, 'cluster')} in {count(summary['n_rows'], 'row')}"
-            show(console, answer, found, tuple(names), summary["standardized"])
-            show_files(console, output.out, summary)
+        def fit(folder: Path) -> Answer:
+            _, notes = fitted(model, X.to_dask_array(), **weight)
+            number = int(model.n_clusters_)
+            sizes = write_labels(folder / "labels.parquet", model.labels_, number)
+            vars(model).pop("labels_")  # they are on the workers
+            n_rows, scaled = int(sizes.sum()), encoder.scale_ is not None
+            return Answer(
+                model,
+                None,
+                number=number,
+                sizes=sizes,
+                names=tuple(names),
+                centers=encoder.in_units(model.cluster_centers_),
+                standardized=scaled,
+                penalty=getattr(model, "penalty_", None),
+                penalty_from=penalty_from,
+                objective=float(model.objective_),
+                about={"n_rows": n_rows, "columns_used": names, "standardized": scaled},
+                notes=notes,
+                found_in=f"in {count(n_rows, 'row')}",
+                save=TablePipeline([("table", encoder), ("clusters", model)]).save,
+            )
 
-        voice.result(summary, tell)
+        doing = f"clustering on {scheduler}"
+        deliver(voice, "cluster", name, output, encoder.notes_, doing, fit)
 
 
 def refuse(reading: Reading, output: Output, model: Any) -> None:
     """Options that would be ignored."""
-    for option, given in (
-        ("--shape any", not hasattr(model, "cluster_centers_") and "Cut" in type(model).__name__),
-        ("--id", reading.id is not None),
-        ("--categorical", bool(reading.categorical)),
-        ("--log", bool(reading.log)),
-        ("--sheet", reading.sheet is not None),
-        ("--missing", reading.gaps not in ("observed", "error")),
-        ("--na", bool(reading.na)),
-        ("--skip-rows", reading.skip_rows > 0),
-        ("--table", output.table),
-    ):
-        if given:
-            raise UserError(
-                f"{option} does not go together with --scheduler. Leave one of them out."
-            )
+    used = ("file", "columns", "drop", "weights", "standardize")
+    ignored = [f.name for f in fields(reading) if f.name not in used]
+    ignored = [n for n in ignored if getattr(reading, n) != getattr(Reading, n)]
+    if reading.missing == "error":  # Dask tables with missing cells are refused anyway
+        ignored.remove("missing")
+    options = [f"--{name.replace('_', '-')}" for name in ignored]
+    options += ["--table"] * output.table
+    if not isinstance(model, (DPMeans, KMeans)):
+        options.append("--shape any or long")
+    if options:
+        raise UserError(
+            f"{options[0]} does not go together with --scheduler. Leave one of them out."
+        )
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""The pictures that lie beside the other results; none where matplotlib is not installed."""
+"""The pictures that lie beside the other results."""
 
 from importlib.util import find_spec
 from pathlib import Path
@@ -6,16 +6,55 @@ from typing import Any
 
 import numpy as np
 
-from madbayes.cli.fit import Answer
+from madbayes import plots
 from madbayes.cli.prepare import Task
+from madbayes.cli.results import Answer
+from madbayes.plots._rows import usage_size
 from madbayes.tables.errors import harmless
 
 
-def _installed() -> bool:
+def installed() -> bool:
+    """Whether matplotlib is there."""
     try:
         return find_spec("matplotlib.figure") is not None
     except (ModuleNotFoundError, ValueError):
         return False
+
+
+def draw(verb: str, folder: Path, task: Task | None, answer: Answer, title: str) -> list[str]:
+    """The pictures of a verb into `folder`; the names of their files."""
+    from matplotlib.figure import Figure
+
+    drawn = []
+    title = _plain(title)
+    if task is not None and verb in ("cluster", "path", "groups"):
+        drawn += clusters(folder, task, answer, title)
+    if answer.path is not None and verb != "groups":
+        figure = Figure(figsize=(7.5, 4.5), layout="constrained")
+        answer.path.plot(figure.add_subplot())
+        figure.savefig(folder / "path.png", dpi=150)
+        drawn.append("path.png")
+    return drawn
+
+
+def clusters(folder: Path, task: Task, answer: Answer, title: str) -> list[str]:
+    """clusters.png; of rows in groups groups.png (side by side) and usage.png (who uses which)."""
+    from matplotlib.figure import Figure
+
+    rows, centers = _drawn_rows(task, answer)
+    names: Any = {"feature_names": [_plain(name) for name in task.table.names], "title": title}
+    if task.by is None:
+        figure = Figure(figsize=(8, 5.5), layout="constrained")
+        plots.scatter(rows, answer.labels, centers, ax=figure.add_subplot(), **names)
+        figure.savefig(folder / "clusters.png", dpi=150)
+        return ["clusters.png"]
+    figure = plots.groups(rows, answer.labels, task.by, centers, **names)
+    figure.savefig(folder / "groups.png", dpi=130)
+    figure = Figure(layout="constrained")
+    plots.group_usage(answer.labels, task.by, title=title, ax=figure.add_subplot())
+    figure.set_size_inches(usage_size(len(answer.model.groups_), answer.number))
+    figure.savefig(folder / "usage.png", dpi=130)
+    return ["groups.png", "usage.png"]
 
 
 def _drawn_rows(task: Task, answer: Answer) -> tuple[np.ndarray, np.ndarray | None]:
@@ -26,63 +65,6 @@ def _drawn_rows(task: Task, answer: Answer) -> tuple[np.ndarray, np.ndarray | No
     if table.encoder.output == "mixed" or np.isnan(table.X).any():
         return table.encoder.scaled(table.units), None
     return table.X, getattr(answer.model, "cluster_centers_", None)
-
-
-def clusters(folder: Path, task: Task, answer: Answer, title: str) -> list[str]:
-    """clusters.png and, when the data decided, path.png."""
-    if not _installed():
-        return []
-    from matplotlib.figure import Figure
-
-    from madbayes.plots import scatter
-
-    figure = Figure(figsize=(8, 5.5), layout="constrained")
-    rows, centers = _drawn_rows(task, answer)
-    names = [_plain(name) for name in task.table.names]
-    scatter(
-        rows,
-        answer.labels,
-        centers,
-        feature_names=names,
-        title=_plain(title),
-        ax=figure.add_subplot(),
-    )
-    figure.savefig(folder / "clusters.png", dpi=150)
-    return ["clusters.png", *path_only(folder, task, answer, title)]
-
-
-def path_only(folder: Path, task: Task | None, answer: Answer, title: str) -> list[str]:
-    """path.png, when there is a path."""
-    if answer.path is None or not _installed():
-        return []
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(7.5, 4.5), layout="constrained")
-    answer.path.plot(figure.add_subplot())
-    figure.savefig(folder / "path.png", dpi=150)
-    return ["path.png"]
-
-
-def groups(folder: Path, task: Task, answer: Answer, title: str) -> list[str]:
-    """groups.png (side by side) and usage.png (which group uses which cluster)."""
-    if not _installed():
-        return []
-    from matplotlib.figure import Figure
-
-    from madbayes.plots import group_usage
-    from madbayes.plots import groups as draw_groups
-
-    rows, centers = _drawn_rows(task, answer)
-    names = [_plain(name) for name in task.table.names]
-    by: Any = task.by
-    figure = draw_groups(rows, answer.labels, by, centers, feature_names=names, title=_plain(title))
-    figure.savefig(folder / "groups.png", dpi=130)
-    n_groups = len(answer.model.groups_)
-    wide, high = 2.2 + 0.34 * min(answer.number, 40), 1.4 + 0.2 * min(n_groups, 60)
-    figure = Figure(figsize=(max(wide, 5), max(high, 3)), layout="constrained")
-    group_usage(answer.labels, by, title=_plain(title), ax=figure.add_subplot())
-    figure.savefig(folder / "usage.png", dpi=130)
-    return ["groups.png", "usage.png"]
 
 
 def _plain(text: str) -> str:

@@ -1,9 +1,6 @@
 """`madbayes predict`: clusters of new rows by a model that was saved."""
 
-import csv
 import sys
-from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +10,13 @@ from rich.text import Text
 
 from madbayes._storage.prepared import Column as PreparedColumn
 from madbayes._storage.prepared import Prepared
-from madbayes.cli.fit import Answer, feature_rows, nearness, novelty
-from madbayes.cli.prepare import about_ids, named_column
-from madbayes.cli.results import label_rows
+from madbayes.cli.fit import has_features, nearness, novelty
+from madbayes.cli.options import Request, Talk, words
+from madbayes.cli.prepare import about_ids, ids_of
+from madbayes.cli.results import Answer, label_rows
 from madbayes.cli.run import Voice
 from madbayes.cli.show import count
-from madbayes.cli.write import number, safe, whole_file
+from madbayes.cli.write import TOOL, safe, whole_file, write_lines
 from madbayes.tables.cells import TableColumn, texts
 from madbayes.tables.convert import flattened
 from madbayes.tables.encoder import TableEncoder
@@ -29,27 +27,13 @@ from madbayes.tables.pipeline import TablePipeline
 from madbayes.tables.prepare import missing_cells, rows_with_gaps, strange_cells
 
 
-@dataclass(frozen=True)
-class Request:
-    """What the user asked for."""
-
-    model: Path
-    file: Sequence[Path]
-    novel: float | None
-    out: Path | None
-    id: str | None
-    missing: str
-    na: Sequence[str]
-    skip_rows: int
-    force: bool
-
-
-def predict_file(voice: Voice, request: Request) -> None:
+def predict_file(request: Request, talk: Talk) -> None:
     """The whole of `madbayes predict`."""
     if request.missing not in ("observed", "error", "drop"):
         raise UserError(f"--missing {request.missing} should be observed, error or drop.")
     if request.novel is not None and not 0 < request.novel < 1:
         raise UserError(f"--novel {request.novel:g} should be a share between 0 and 1.")
+    voice = Voice(talk)
     model = load_model(request.model)
     with given(request.file) as files:
         with voice.status(f"reading {called(request.file)}"):
@@ -58,32 +42,24 @@ def predict_file(voice: Voice, request: Request) -> None:
         voice.notes([*frame.notes, *notes, *about_ids(frame, request.id)])
         with voice.progress(f"predicting {count(len(values), 'row')}"):
             answer = answer_for(model, values, request.novel)
-        ids: Any = range(1, frame.n_rows + 1)
-        if request.id is not None:
-            ids = named_column(frame, request.id, "--id")
-        heading, lines = label_rows(ids, rows, frame.n_rows, answer, unknown=-1)
-    top = [safe(str(cell)) for cell in (request.id or "row", *heading)]
-
-    def write(stream: Any) -> None:
-        out = csv.writer(stream, lineterminator="\n")
-        out.writerow(top)
-        out.writerows([number(safe(cell)) for cell in line] for line in lines)
-
-    if request.out is None and not voice.talk.json:
-        write(sys.stdout)
+        answer.ids, answer.rows = ids_of(frame, request.id), rows
+        heading, lines = label_rows(answer, unknown=-1)
+    if request.out is None and not talk.json:
+        write_lines(sys.stdout, heading, lines)
         sys.stdout.flush()
         return
     if request.out is not None:
-        with whole_file(request.out, ",".join(top), request.force) as stream:
-            write(stream)
-    known = answer.labels >= 0
+        with whole_file(request.out, ",".join(map(safe, heading)), request.force) as stream:
+            write_lines(stream, heading, lines)
+    labels = np.asarray(answer.labels)
+    known = labels >= 0
     summary = {
-        "tool": "madbayes",
+        "tool": TOOL,
         "verb": "predict",
         "n_rows": len(values),
         "n_rows_in_file": frame.n_rows,
         "n_novel": int((~known).sum()),
-        "sizes": np.bincount(answer.labels[known], minlength=answer.number).tolist(),
+        "sizes": np.bincount(labels[known], minlength=answer.number).tolist(),
         "out": None if request.out is None else str(request.out),
     }
     rows_in = f"{count(len(values), 'row')} in {count(answer.number, 'cluster')}"
@@ -138,7 +114,7 @@ def new_rows(
 ) -> tuple[np.ndarray, np.ndarray, list[str]]:
     """The columns of the model, as its file was read."""
     encoder = model.encoder
-    encoder.na = tuple(dict.fromkeys([*encoder.na, *request.na]))
+    encoder.na = tuple(dict.fromkeys([*encoder.na, *words(request.na)]))
     frame = flattened(frame)
     try:
         frame = encoder.fitting_frame(frame)
@@ -158,7 +134,7 @@ def new_rows(
     bad = rows_with_gaps(units if wanted else values)
     bad = np.zeros(0, np.int64) if takes_gaps and not wanted else bad
     if bad.size and request.missing != "drop":
-        strange = strange_cells(frame, encoder, request.na)
+        strange = strange_cells(frame, encoder, words(request.na))
         found = missing_cells(frame, units, encoder, bad, strange)
         raise UserError(f"{found.place} --missing drop gives such rows no cluster.")
     rows = np.delete(np.arange(len(values)), bad)
@@ -170,12 +146,13 @@ def new_rows(
 def answer_for(model: TablePipeline, X: np.ndarray, novel: float | None) -> Answer:
     """Clusters, distances and novelty of the rows."""
     inner = model.estimator
+    answer = Answer(inner, None)
     try:
         if hasattr(inner, "components_"):
-            return feature_rows("predict", inner, X, np.asarray(inner.transform(X), dtype=bool))
-        nearest = np.asarray(inner.predict(X))
-        answer = Answer("predict", inner, nearest, number=int(inner.n_clusters_))
-        answer.distance, answer.second = nearness(inner, X, nearest)
+            has_features(answer, X, np.asarray(inner.transform(X), dtype=bool))
+            return answer
+        answer.labels, answer.number = np.asarray(inner.predict(X)), int(inner.n_clusters_)
+        answer.distance, answer.second = nearness(inner, X, answer.labels)
         answer.novelty = novelty(inner, X)
         if novel is not None:
             if answer.novelty is None:

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from madbayes.cli.options import Reading
+from madbayes.cli.options import Reading, words
 from madbayes.tables.convert import flattened, is_text
 from madbayes.tables.errors import UserError, did_you_mean
 from madbayes.tables.formats import read
@@ -42,7 +42,7 @@ def load_task(
         scale = "no"
     weighted = reading.weights is not None
     missing = "mean" if reading.gaps == "impute-mean" else reading.gaps
-    how: dict[str, Any] = {"na": reading.na_words, "scale": scale, "missing": missing}
+    how: dict[str, Any] = {"na": words(reading.na), "scale": scale, "missing": missing}
     try:
         table = prepare(frame, estimator, kinds=kinds, logs=logs, weighted=weighted, **how)
     except MissingCells as error:
@@ -58,14 +58,13 @@ def load_task(
         for name, why in out.items():
             text = text.replace(f"{name}: as asked", f"{name}: {why}")
         raise UserError(text) from error
-    ids = "row", range(1, frame.n_rows + 1)
-    notes = [*map(in_options, table.notes), *about_ids(frame, reading.id)]
+    notes = [*map(with_options, table.notes), *about_ids(frame, reading.id)]
     return Task(
         table,
         table.left_out | out,
         _weights(frame, reading.weights, table.rows) if weighted else None,
         None if by is None else group_column(frame, by, table.rows),
-        ids if reading.id is None else (reading.id, named_column(frame, reading.id, "--id")),
+        ids_of(frame, reading.id),
         notes,
     )
 
@@ -119,7 +118,14 @@ def named_column(frame: Frame, name: str, option: str) -> pa.ChunkedArray:
     return frame.column(resolve(frame, [name], option, whole=True)[0])
 
 
-def in_options(note: str) -> str:
+def ids_of(frame: Frame, name: str | None) -> tuple[str, Any]:
+    """What the first column of labels.csv is called, and its cells: one for each row."""
+    if name is None:
+        return "row", range(1, frame.n_rows + 1)
+    return name, named_column(frame, name, "--id")
+
+
+def with_options(note: str) -> str:
     """A note on the table, with the option that changes what it says."""
     if note.startswith("the columns were standardized"):
         return f"{note}; --standardize no turns that off"

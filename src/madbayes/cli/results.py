@@ -1,79 +1,112 @@
-"""An answer onto the disk: labels, centres, summary, model, report."""
+"""What a model found, and how it gets onto the disk: labels, centres, summary, model, report."""
 
+import math
 import platform
-from collections.abc import Sequence
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from madbayes._storage.saving import versions
-from madbayes.cli.fit import Answer
 from madbayes.cli.options import Output, command_line
-from madbayes.cli.prepare import Task
-from madbayes.cli.write import SUMMARY, TOOL, WRITTEN, write_csv, write_json, write_table
+from madbayes.cli.write import SUMMARY, TOOL, WRITTEN, write_csv, write_json
+from madbayes.tables import frame as frames
 
-EVIDENCE = ("strength", "support", "reason", "score", "confirmed", "n_isolated", "remarks")
+LABELS = ("cluster", "distance", "second", "novelty_p_value")
 
 
-def summarize(verb: str, file: str, task: Task | None, answer: Answer) -> dict[str, Any]:
+@dataclass
+class Answer:
+    """What a model found, in the units of the file."""
+
+    model: Any
+    labels: np.ndarray | None  # None: they are written already
+    of: str = "cluster"
+    number: int = 0
+    sizes: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
+    names: tuple[str, ...] = ()  # what the columns of `centers` are called
+    centers: np.ndarray | None = None
+    telling: list[int] = field(default_factory=list)  # columns that tell clusters apart, best first
+    standardized: bool = False
+    penalty: float | None = None
+    penalty_from: str = ""
+    penalty_name: str = "penalty"
+    objective: float = math.nan
+    objective_is: str = "squared error + penalty × clusters"
+    distance: np.ndarray | None = None
+    second: np.ndarray | None = None
+    novelty: np.ndarray | None = None
+    beside: dict[str, Any] = field(default_factory=dict)  # further columns of labels.csv
+    per_cluster: dict[str, Any] = field(default_factory=dict)  # and of the list of clusters
+    facts: dict[str, str] = field(default_factory=dict)  # further lines below that list
+    tables: dict[str, tuple[list[Any], Any]] = field(default_factory=dict)  # further CSV files
+    about: dict[str, Any] = field(default_factory=dict)  # further lines of the summary
+    notes: tuple[str, ...] = ()
+    found_in: str = ""  # "272 rows"
+    ids: tuple[str, Any] = ("row", ())  # what the first column of labels.csv is called; its cells
+    rows: np.ndarray | None = None  # which of them were clustered; None: all
+    frame: frames.Frame | None = None  # the table that was read
+    report: Callable[..., None] | None = None  # writes report.html
+    save: Callable[[Path], None] | None = None  # writes model.npz
+
+    @property
+    def evidence(self) -> Any:
+        return getattr(self.model, "evidence_", None)
+
+    @property
+    def path(self) -> Any:
+        return getattr(self.model, "path_", None)
+
+
+def summarize(verb: str, file: str, notes: list[str], answer: Answer) -> dict[str, Any]:
     """The content of summary.json."""
     number = "n_components" if answer.of == "feature" else "n_clusters"
-    out: dict[str, Any] = {"tool": TOOL, "verb": verb, "file": file, "command": command_line()}
-    if task is not None:
-        columns = task.table.encoder.used_columns_
-        out |= {
-            "n_rows": len(task.table.rows),
-            "n_rows_in_file": task.table.frame.n_rows,
-            "n_columns": len(columns),
-            "columns_used": [column.name for column in columns],
-            "columns_left_out": task.left_out,
-            "kinds": {column.name: column.kind for column in columns},
-            "standardized": task.table.standardized,
-        }
-    out |= {
+    return {
+        "tool": TOOL,
+        "verb": verb,
+        "file": file,
+        "command": command_line(),
+        **answer.about,
         number: answer.number,
         "sizes": answer.sizes.tolist(),
         answer.penalty_name: answer.penalty,
         f"{answer.penalty_name}_from": answer.penalty_from,
         "objective": answer.objective,
         "evidence": describe(answer.evidence),
-        "notes": [*(task.notes if task else ()), *answer.notes],
+        "notes": [*notes, *answer.notes],
         "versions": {**versions(), "python": platform.python_version()},
     }
-    return out
 
 
 def describe(evidence: Any) -> dict[str, Any] | None:
     """A `Choice` as JSON."""
     if evidence is None:
         return None
-    number = "n_components" if getattr(evidence, "of", "") == "feature" else "n_clusters"
-    out = {number: getattr(evidence, number, None), "description": evidence.describe()}
-    out |= {name: getattr(evidence, name) for name in EVIDENCE if hasattr(evidence, name)}
-    out["runners_up"] = [
-        {number: k, "score": score} for k, score in getattr(evidence, "runners_up", ())
-    ]
-    return out
+    number = "n_components" if evidence.of == "feature" else "n_clusters"
+    kept = ("strength", "support", "reason", "score", "confirmed", "n_isolated", "remarks")
+    return {
+        number: evidence.number,
+        "description": evidence.describe(),
+        **{name: getattr(evidence, name) for name in kept},
+        "runners_up": [{number: k, "score": score} for k, score in evidence.runners_up],
+    }
 
 
-LINES = 65_536  # of labels.csv, made at a time
-LABELS = ("cluster", "distance", "second", "novelty_p_value")
+def label_rows(answer: Answer, unknown: Any = "") -> tuple[list[str], Any]:
+    """The heading and the lines of labels.csv, one for each row of the file.
 
-
-def label_rows(
-    ids: Any, rows: np.ndarray, n: int, answer: Answer, unknown: Any = ""
-) -> tuple[list[str], Any]:
-    """The heading (without the id) and the lines of labels.csv, one for each row of the file.
-
-    `ids` are those of all rows of the file, and `rows` the positions of the rows with an answer;
     `unknown` stands for no cluster.
     """
-    place = np.full(n, -1, dtype=np.int64)
-    place[rows] = np.arange(len(rows))
+    key, ids = answer.ids
+    n, rows = len(ids), answer.rows
+    place = np.arange(n)
+    if rows is not None:
+        place = np.full(n, -1, dtype=np.int64)
+        place[rows] = np.arange(len(rows))
     columns = [answer.labels, answer.distance, answer.second, answer.novelty]
     columns += list(answer.beside.values())
-    whole = {0, 2}  # labels: -1 is none
 
     def cells(j: int, column: Any, at: np.ndarray) -> list[Any]:
         if column is None:
@@ -81,16 +114,15 @@ def label_rows(
         values = np.asarray(column)[np.maximum(at, 0)].tolist()
         for k in np.flatnonzero(at < 0).tolist():
             values[k] = ""
-        return [unknown if v == -1 else v for v in values] if j in whole else values
+        return [unknown if v == -1 else v for v in values] if j in (0, 2) else values  # labels
 
     def lines() -> Any:
-        for start in range(0, n, LINES):  # they become Python's numbers as they are written
-            at = place[start : start + LINES]
-            found = [cells(j, column, at) for j, column in enumerate(columns)]
-            names = plain_list(ids[start : start + LINES])
-            yield from map(list, zip(names, *found, strict=True))
+        for start in range(0, n, frames.BATCH_ROWS):  # they become Python's numbers as written
+            at = slice(start, start + frames.BATCH_ROWS)
+            found = [cells(j, column, place[at]) for j, column in enumerate(columns)]
+            yield from map(list, zip(plain_list(ids[at]), *found, strict=True))
 
-    return [*LABELS, *answer.beside], lines()
+    return [key, *LABELS, *answer.beside], lines()
 
 
 def plain_list(cells: Any) -> list[Any]:
@@ -98,41 +130,31 @@ def plain_list(cells: Any) -> list[Any]:
     return cells.to_pylist() if hasattr(cells, "to_pylist") else list(cells)
 
 
-def write_answer(
-    folder: Path, task: Task, answer: Answer, output: Output, summary: dict[str, Any]
-) -> None:
+def write_answer(folder: Path, answer: Answer, output: Output, summary: dict[str, Any]) -> None:
     """Everything but the pictures; `summary` learns which files there are."""
-    found: Any = answer.found
-    table, (key, ids) = task.table, task.ids
-    heading, lines = label_rows(ids, table.rows, table.frame.n_rows, answer)
-    write_csv(folder / "labels.csv", [key, *heading], lines)
-    write_centers(folder, answer, table.names)
-    for file, (top, rows) in answer.tables.items():
-        write_csv(folder / file, top, rows)
-    if output.table:
-        clusters = np.full(table.frame.n_rows, -1, dtype=np.int64)
-        clusters[table.rows] = answer.labels
-        shown = ["" if c < 0 else c for c in clusters.tolist()]
-        write_table(folder / "table.csv", table.frame, shown)
-    found.save(folder / "model.npz")
-    if output.report:
-        options: dict[str, Any] = {"notes": summary["notes"], "left_out": task.left_out}
-        if key != "row":
-            known = plain_list(ids)
-            options |= {"ids": [known[i] for i in table.rows.tolist()], "id_name": key}
-        found.report(folder / "report.html", title=summary["file"], **options)
+    if answer.labels is not None:
+        write_csv(folder / "labels.csv", *label_rows(answer))
+    if answer.centers is not None:
+        lines = zip(answer.sizes.tolist(), answer.centers.tolist(), strict=True)
+        rows = ([label, size, *center] for label, (size, center) in enumerate(lines))
+        write_csv(folder / "centers.csv", [answer.of, "size", *answer.names], rows)
+    for file, (heading, rows) in answer.tables.items():
+        write_csv(folder / file, heading, rows)
+    if output.table and answer.frame is not None:
+        write_csv(folder / "table.csv", *_with_clusters(answer.frame, answer))
+    if answer.save is not None:
+        answer.save(folder / "model.npz")
+    if output.report and answer.report is not None:
+        answer.report(folder / "report.html", title=summary["file"], notes=summary["notes"])
     finish(folder, summary)
 
 
-def write_centers(folder: Path, answer: Answer, names: Sequence[str]) -> None:
-    """centers.csv: a line for each cluster or feature."""
-    centers: Any = answer.centers
-    lines = zip(answer.sizes.tolist(), centers.tolist(), strict=True)
-    write_csv(
-        folder / "centers.csv",
-        [answer.of, "size", *names],
-        ([label, size, *center] for label, (size, center) in enumerate(lines)),
-    )
+def _with_clusters(frame: frames.Frame, answer: Answer) -> tuple[list[str], Any]:
+    """The input, cell by cell, with the cluster as the last column."""
+    name = "cluster" if "cluster" not in frame.names else "cluster (found)"
+    cells = [frame.column(j).to_pylist() for j in range(len(frame.names))]
+    clusters = (line[1] for line in label_rows(answer)[1])
+    return [*frame.names, name], zip(*cells, clusters, strict=True)
 
 
 def finish(folder: Path, summary: dict[str, Any]) -> None:

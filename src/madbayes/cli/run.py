@@ -14,12 +14,12 @@ from rich.console import Console
 from rich.text import Text
 
 from madbayes import show_progress
-from madbayes.cli import STOPPED, was_interrupted
-from madbayes.cli.fit import Answer
+from madbayes.cli import STOPPED, pictures, was_interrupted
+from madbayes.cli.fit import answer_of
 from madbayes.cli.options import Output, Reading, Talk
 from madbayes.cli.prepare import Task, load_task
-from madbayes.cli.results import summarize, write_answer
-from madbayes.cli.show import count, show, show_files
+from madbayes.cli.results import Answer, summarize, write_answer
+from madbayes.cli.show import count, show
 from madbayes.cli.write import all_or_nothing, as_json, check_folder
 from madbayes.tables.errors import UserError, harmless
 from madbayes.tables.formats import called, given
@@ -64,22 +64,21 @@ def hush() -> None:
 
 
 @contextmanager
-def explained(talk: Talk) -> Iterator[Voice]:
+def explained(talk: Talk) -> Iterator[None]:
     """User errors become one paragraph and exit code 2; Ctrl-C becomes exit code 130."""
-    voice = Voice(talk)
 
     def fail(message: str, code: int = 2) -> typer.Exit:
         if talk.debug:
             traceback.print_exc()
-        text = " ".join(message.split())  # one line, whatever the width of the terminal
-        voice.error.print(Text.assemble(("Error: ", "bold red"), harmless(text)), soft_wrap=True)
+        text = harmless(" ".join(message.split()))  # one line, whatever the width of the terminal
+        Console(stderr=True).print(Text.assemble(("Error: ", "bold red"), text), soft_wrap=True)
         return typer.Exit(code)
 
     try:
         with warnings.catch_warnings():
             # Overflow in one column and the like: what matters for the answer is among the notes.
             warnings.simplefilter("ignore", RuntimeWarning)
-            yield voice
+            yield
     except UserError as error:
         raise fail(str(error)) from None
     except MemoryError:
@@ -111,43 +110,56 @@ def table_verb(
     reading: Reading,
     output: Output,
     estimator: Any,
-    fit: Callable[[Task], Answer],
-    *,
-    draw: Callable[[Path, Task, Answer, str], list[str]],
+    penalty_from: str,
     by: str | None = None,
-    logs: bool = True,
-    more: Callable[[Console, Answer], None] | None = None,
 ) -> None:
     """Read a table, fit, write everything, and show what was found."""
-    with explained(output) as voice:
-        reading.check()
-        name = called(reading.file)
-        here = all(str(path) == "-" or path.exists() for path in reading.file)
-        check_folder(output.out, output.force, name if here else None)
+    voice, name = Voice(output), called(reading.file)
+    reading.check()
+    here = all(str(path) == "-" or path.exists() for path in reading.file)
+    check_folder(output.out, output.force, name if here else None)
+    with given(reading.file) as files:
+        with voice.status(f"reading {name}"):
+            task = load_task(files, reading, estimator, by, logs=verb != "features")
+        voice.notes(task.notes)
+        n, d = task.table.X.shape
+        doing = f"clustering {count(n, 'row')} of {count(d, 'column')}"
+        fit = lambda _: answer_of(verb, task, penalty_from, by)  # noqa: E731
+        deliver(voice, verb, name, output, task.notes, doing, fit, task)
+
+
+def deliver(
+    voice: Voice,
+    verb: str,
+    name: str,
+    output: Output,
+    notes: list[str],
+    doing: str,
+    fit: Callable[[Path], Answer],
+    task: Task | None = None,
+) -> None:
+    """Fit, write everything, and show it: what follows once a file called `name` was read.
+
+    `fit` gets the folder, for what it has to write itself.
+    """
+    with all_or_nothing(output.out, output.force) as scratch:
+        with voice.progress(doing):
+            answer = fit(scratch)
+        voice.notes(answer.notes)
+        found = count(answer.number, answer.of)
         plot = verb == "path" if output.plot is None else output.plot
-        with given(reading.file) as files:
-            with voice.status(f"reading {name}"):
-                task = load_task(files, reading, estimator, by, logs)
-            voice.notes(task.notes)
-            n, d = task.table.X.shape
-            with all_or_nothing(output.out, output.force) as scratch:
-                with voice.progress(f"clustering {count(n, 'row')} of {count(d, 'column')}"):
-                    answer = fit(task)
-                voice.notes(answer.notes)
-                with voice.status("writing"):
-                    headline = f"{name}: {count(answer.number, answer.of)}"
-                    drawn = draw(scratch, task, answer, headline) if plot else []
-                    summary = summarize(verb, name, task, answer)
-                    write_answer(scratch, task, answer, output, summary)
+        drawn = []
+        with voice.status("writing"):
+            if plot and pictures.installed():
+                drawn = pictures.draw(verb, scratch, task, answer, f"{name}: {found}")
+            summary = summarize(verb, name, notes, answer)
+            write_answer(scratch, answer, output, summary)
 
-        def tell(console: Console) -> None:
-            shared = "" if by is None else f" shared by {count(len(answer.model.groups_), 'group')}"
-            found = f"{count(answer.number, answer.of)}{shared} in {count(n, 'row')}"
-            show(console, answer, found, task.table.names, task.table.standardized)
-            if more is not None:
-                more(console, answer)
-            show_files(console, output.out, summary)
+    def tell(console: Console) -> None:
+        show(console, answer, f"{found} {answer.found_in}", with_path=verb == "path")
+        files = ", ".join(summary["files"])
+        console.print(Text(harmless(f"Written to {output.out}: {files}")))
 
-        voice.result(summary, tell)
-        if plot and not drawn:
-            voice.notes(['the pictures need matplotlib: pip install "madbayes[plot]"'])
+    voice.result(summary, tell)
+    if plot and not drawn and not pictures.installed():
+        voice.notes(['the pictures need matplotlib: pip install "madbayes[plot]"'])

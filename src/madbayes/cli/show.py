@@ -1,13 +1,12 @@
 """What was found, for a person to read in a terminal."""
 
-from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from madbayes.cli.fit import Answer
+from madbayes.cli.results import Answer
 from madbayes.tables.errors import harmless
 
 MOST_COLUMNS = 6
@@ -20,45 +19,42 @@ def count(n: int, what: str) -> str:
     return f"{n:,} {what if n == 1 else plural}"
 
 
-def show(
-    console: Console, answer: Answer, title: str, names: tuple[str, ...], standardized: bool
-) -> None:
+def show(console: Console, answer: Answer, title: str, with_path: bool = False) -> None:
     """Clusters, sizes and centres as a table; penalty and objective below it."""
-    columns = (answer.telling or list(range(len(names))))[:MOST_COLUMNS]
-    while len(columns) > 1 and not _fits(console, _clusters(answer, title, names, columns)):
+    columns = (answer.telling or list(range(len(answer.names))))[:MOST_COLUMNS]
+    while len(columns) > 1 and not _fits(console, _clusters(answer, title, columns)):
         columns.pop()
-    console.print(_clusters(answer, title, names, columns))
-    if hidden := _hidden(answer, len(columns), len(names)):
+    console.print(_clusters(answer, title, columns))
+    if hidden := _hidden(answer, len(columns)):
         console.print(Text(hidden, style="dim"))
     console.print(_facts(answer))
-    if standardized and names:
+    if answer.standardized and answer.names:
         what = "Features" if answer.of == "feature" else "Centres"
         console.print(
             Text(f"{what} are in the units of the file, the rest in standardized units.", "dim")
         )
-
-
-def show_files(console: Console, folder: Path, summary: dict[str, Any]) -> None:
-    console.print(Text(harmless(f"Written to {folder}: {', '.join(summary['files'])}")))
+    if with_path:
+        console.print(_path(answer.path))
 
 
 def _fits(console: Console, table: RichTable) -> bool:
     return console.measure(table).maximum < console.width
 
 
-def _clusters(answer: Answer, title: str, names: tuple[str, ...], columns: list[int]) -> RichTable:
+def _clusters(answer: Answer, title: str, columns: list[int]) -> RichTable:
     """The `columns` that tell the clusters apart, in the order of the file."""
     columns = sorted(columns)
+    names = [answer.names[j] for j in columns]
     table = RichTable(title=Text(harmless(title)), title_justify="left")
-    for heading in ("label", "size", "share", *answer.per_cluster, *[names[j] for j in columns]):
+    for heading in ("label", "size", "share", *answer.per_cluster, *names):
         table.add_column(Text(harmless(heading)), justify="right")
-    total = max(len(answer.labels), 1)
+    total = answer.sizes.sum() if answer.labels is None else len(answer.labels)
     for label in _shown(answer):
         size = int(answer.sizes[label])
         center = [] if answer.centers is None else answer.centers[label][columns]
         further = (_short(values[label]) for values in answer.per_cluster.values())
-        cells = (str(label), f"{size:,}", f"{size / total:.1%}", *further, *map(_short, center))
-        table.add_row(*cells)
+        share = f"{size / max(total, 1):.1%}"
+        table.add_row(str(label), f"{size:,}", share, *further, *map(_short, center))
     return table
 
 
@@ -76,13 +72,13 @@ def _shown(answer: Answer) -> list[int]:
     return [int(label) for label in (-answer.sizes).argsort(kind="stable")[:MOST_CLUSTERS]]
 
 
-def _hidden(answer: Answer, n_columns: int, n_columns_in_all: int) -> str:
+def _hidden(answer: Answer, n_columns: int) -> str:
     parts = []
     if answer.number > MOST_CLUSTERS:
         what = count(2, answer.of)[2:]
         parts.append(f"the {MOST_CLUSTERS} largest of {answer.number} {what}")
-    if n_columns < n_columns_in_all:
-        parts.append(f"the {n_columns} of {n_columns_in_all} columns that tell them apart best")
+    if n_columns < len(answer.names):
+        parts.append(f"the {n_columns} of {len(answer.names)} columns that tell them apart best")
     file = "clusters.csv" if answer.centers is None else "centers.csv"
     return f"Shown: {' and '.join(parts)}; all are in {file}." if parts else ""
 
@@ -103,17 +99,15 @@ def _facts(answer: Answer) -> RichTable:
     return facts
 
 
-def show_path(console: Console, path: Any, name: str = "penalty") -> None:
+def _path(path: Any) -> RichTable:
     """The staircase, one line for each step."""
     table = RichTable(title="the path", title_justify="left")
-    for heading in (path.of + "s", f"{name} from", "to", "objective", "score"):
+    for heading in (path.of + "s", "penalty from", "to", "objective", "score"):
         table.add_column(heading, justify="right")
     best = path.step_of(path.best().number)
-    steps = range(min(len(path.number), MOST_CLUSTERS))
-    for i in steps:
-        k = int(path.number[i])
-        score = path.scores.get(k)
-        cells = [str(k), f"{path.price_low[i]:.4g}", f"{path.price_high[i]:.4g}"]
-        cells += [f"{path.objective[i]:.6g}", "" if score is None else f"{score:.3g}"]
-        table.add_row(*cells, style="bold" if i == best else "")
-    console.print(table)
+    for i, k in enumerate(path.number[:MOST_CLUSTERS].tolist()):
+        score = f"{path.scores[k]:.3g}" if k in path.scores else ""
+        prices = f"{path.price_low[i]:.4g}", f"{path.price_high[i]:.4g}"
+        style = "bold" if i == best else ""
+        table.add_row(str(k), *prices, f"{path.objective[i]:.6g}", score, style=style)
+    return table

@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 
+from madbayes._storage.container import replacing, umask
 from madbayes.tables.errors import UserError
-from madbayes.tables.frame import Frame
 
 SUMMARY = "summary.json"
 TOOL = "madbayes"
@@ -27,9 +27,6 @@ WRITTEN = {
     *("table.csv", "model.npz", "report.html", SUMMARY),
     *("clusters.png", "groups.png", "path.png", "usage.png"),
 }
-LOOKS = 5  # at a folder that seems to hold files of somebody else
-MOST_SUMMARY = 2**28  # bytes of a summary that are read
-ATTEMPTS = 100  # to take the place of a folder that others replace at the same time
 
 
 def check_folder(folder: Path, force: bool, file: str | None = None) -> None:
@@ -74,7 +71,7 @@ def _strange(folder: Path) -> set[str]:
 
     Another process may replace the folder between two looks, so the second look decides.
     """
-    for _ in range(LOOKS):
+    for _ in range(5):
         if not (found := _names(folder) - _ours(folder)):
             break
         time.sleep(0.01)
@@ -100,7 +97,7 @@ def _summary(folder: Path) -> dict[str, Any]:
         return {}
     try:
         with (folder / SUMMARY).open(encoding="utf-8") as stream:
-            summary = json.loads(stream.read(MOST_SUMMARY))
+            summary = json.loads(stream.read(2**28))
     except (OSError, ValueError, RecursionError):
         return {}
     return summary if isinstance(summary, dict) and summary.get("tool") == TOOL else {}
@@ -128,7 +125,7 @@ def all_or_nothing(folder: Path, force: bool = False) -> Iterator[Path]:
     done = False
     try:
         yield scratch
-        os.chmod(scratch, 0o777 & ~_umask())
+        os.chmod(scratch, 0o777 & ~umask())
         _move(scratch, folder)
         done = True
     except OSError as error:
@@ -154,7 +151,7 @@ def _move(scratch: Path, folder: Path) -> None:
         return
     old = Path(tempfile.mkdtemp(prefix=f".{folder.name}-old-", dir=folder.parent))
     try:
-        for attempt in range(ATTEMPTS):
+        for attempt in range(100):  # others may replace the folder at the same time
             if _in_place_of(scratch, folder, old / str(attempt)):
                 return
         raise OSError(errno.EBUSY, "other processes write to it all the time")
@@ -178,12 +175,6 @@ def _in_place_of(scratch: Path, folder: Path, old: Path) -> bool:
     return True
 
 
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
-
-
 @contextmanager
 def whole_file(path: Path, heading: str, force: bool) -> Iterator[Any]:
     """A stream to a CSV file that appears at the end; another file is not replaced by mistake."""
@@ -195,18 +186,10 @@ def whole_file(path: Path, heading: str, force: bool) -> Iterator[Any]:
                 raise UserError(f"--out {path} exists and is something else; --force replaces it.")
     try:
         path.absolute().parent.mkdir(parents=True, exist_ok=True)
-        handle, partial = tempfile.mkstemp(prefix=f".{path.name}-", dir=path.absolute().parent)
-    except OSError as error:
-        raise UserError(f"--out {path} cannot be written to: {error.strerror}.") from error
-    try:
-        with os.fdopen(handle, "w", newline="", encoding="utf-8") as stream:
+        with replacing(path, newline="", encoding="utf-8") as stream:
             yield stream
-        os.chmod(partial, 0o666 & ~_umask())
-        os.replace(partial, path)
     except OSError as error:
         raise UserError(f"Writing to {path} failed: {error.strerror or error}.") from error
-    finally:
-        Path(partial).unlink(missing_ok=True)
 
 
 # Cells
@@ -236,9 +219,13 @@ def number(value: Any) -> Any:
 
 def write_csv(path: Path, heading: Sequence[Any], rows: Iterable[Sequence[Any]]) -> None:
     with path.open("w", newline="", encoding="utf-8") as stream:
-        out = csv.writer(stream, lineterminator="\n")
-        out.writerow([safe(str(cell)) for cell in heading])
-        out.writerows([number(safe(cell)) for cell in row] for row in rows)
+        write_lines(stream, heading, rows)
+
+
+def write_lines(stream: Any, heading: Sequence[Any], rows: Iterable[Sequence[Any]]) -> None:
+    out = csv.writer(stream, lineterminator="\n")
+    out.writerow([safe(str(cell)) for cell in heading])
+    out.writerows([number(safe(cell)) for cell in row] for row in rows)
 
 
 def write_json(path: Path, content: dict[str, Any]) -> None:
@@ -260,11 +247,3 @@ def _plain(value: Any) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return value if isinstance(value, (bool, int, float, str, type(None))) else str(value)
-
-
-def write_table(path: Path, frame: Frame, clusters: Sequence[Any]) -> None:
-    """The input, cell by cell, with the cluster as the last column."""
-    name = "cluster" if "cluster" not in frame.names else "cluster (found)"
-    columns = (frame.column(j) for j in range(len(frame.names)))
-    cells = [column.to_pylist() for column in columns]
-    write_csv(path, [*frame.names, name], zip(*cells, clusters, strict=True))

@@ -81,7 +81,7 @@ class DivergenceMixin:
         self._cluster_weights = weights
         self.columns_ = dict(zip(encoder.names, encoder.kinds, strict=True))
         if encoder.mixed:
-            first = np.r_[0, np.cumsum(encoder.widths)][:-1]
+            first = encoder.first
             self.scales_ = {
                 encoder.names[at]: float(
                     encoder.shape[j] if kind == "gamma" else 1 / (np.sqrt(2) * encoder.factor[j])

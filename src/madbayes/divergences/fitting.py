@@ -9,7 +9,6 @@
 5. Labels of all rows, centres in the units of the table.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -41,6 +40,8 @@ from madbayes.divergences.outliers import (
     tail_price,
 )
 from madbayes.divergences.space import DivergenceSpace
+from madbayes.divergences.table import ColumnEncoder
+from madbayes.howmany.path import find_path
 from madbayes.howmany.staircase import Staircase
 
 ROUNDS = 4  # searches with a new noise level, at most
@@ -48,8 +49,9 @@ STEADY = 0.02  # change of the noise level that makes no difference
 COMPLETE, COMPLETE_ROWS = 0.3, 24  # share and number of rows without gaps that decide alone
 NOISE_ROWS = 8192  # of the sample that shows the noise level for a given number
 FEW = 2**14  # values for which threads do not pay
-
-Path = Callable[..., Staircase]
+SURE = ("moderate", "strong")
+COARSE = 20  # different values of a number, up to which gaps between them look like valleys
+REPEATED = 0.9  # share of the mistakes of guessing a category that the clusters avoid
 
 
 @dataclass(frozen=True)
@@ -65,8 +67,8 @@ class Solved:
     aside: np.ndarray | None = None  # rows that have a label and play no part in the means
 
 
-def fit_dp_means(model: Any, X: Any, sample_weight: Any, path: Path) -> None:
-    """`DPMeans.fit` by a divergence; `path` finds the number of clusters of complete numbers."""
+def fit_dp_means(model: Any, X: Any, sample_weight: Any) -> None:
+    """`DPMeans.fit` by a divergence."""
     price = check_outlier_penalty(model.outlier_penalty)
     discount = check_discount(model.discount, model.algorithm)
     everything, counts = model._encode_fit(X, sample_weight)  # 1.
@@ -74,11 +76,11 @@ def fit_dp_means(model: Any, X: Any, sample_weight: Any, path: Path) -> None:
     rows, encoder = everything.take(np.flatnonzero(counts)), model._encoder
     auto = options.penalty == "auto"
     with workers(model.n_jobs, enough=rows.T.size > FEW) as run:
-        far = rows_aside(rows, encoder, options)
+        far = rows_aside(rows, encoder)
         core = rows.take(np.flatnonzero(~far)) if far.any() else rows
         found = None
         if auto or encoder.mixed:  # 2.
-            found = number_of(core, encoder, options, run, path)
+            found = number_of(core, encoder, options)
         model._set_noise(core, level(core, encoder, found))
         problem = Problem(model, rows, far, found if auto else None, options, run)
         if model.algorithm == "paper":
@@ -94,12 +96,12 @@ def fit_dp_means(model: Any, X: Any, sample_weight: Any, path: Path) -> None:
         labels = store(model, everything, counts, solved)  # 5.
     warn_if_unfinished(model, solved.converged)
     if auto and found is not None:
-        remarks = (
-            ()
-            if price is not None or not far.any()
-            else (remark_on_far(np.flatnonzero(counts)[far]),)
-        )
-        keep_choice(model, found.path, model.n_clusters_, solved.penalty, remarks)
+        path, remarks = found.path, []
+        if far.any() and price is None:
+            remarks.append(remark_on_far(np.flatnonzero(counts)[far]))
+        if encoder.mixed and path.best().number > 1:
+            path = doubt_repeated(path, rows, encoder, solved.labels, options)
+        keep_choice(model, path, model.n_clusters_, solved.penalty, tuple(remarks))
     model._calibrate_encoded(encoder.scaled(rows), np.where(far, -1, labels[counts]))
 
 
@@ -147,26 +149,102 @@ def discounted(problem: Problem, solved: Solved, discount: float) -> Solved:
     return replace(solved, penalty=penalty, history=history, paid=paid)
 
 
-def rows_aside(rows: EncodedRows, encoder: Any, options: Options) -> np.ndarray:
+def rows_aside(rows: EncodedRows, encoder: Any) -> np.ndarray:
     """Rows far from all others, which must not decide the number or the noise level."""
     if encoder.divergence == "squared" and (rows.P > 0).all():
         return far_rows(rows.T, np.random.RandomState(0))
     return gross_rows(rows)
 
 
-def number_of(rows: EncodedRows, encoder: Any, options: Options, run: Run, path: Path) -> Found:
+def number_of(rows: EncodedRows, encoder: ColumnEncoder, options: Options) -> Found:
     """2. Within the range that the user gave; of numbers from the rows without gaps, if many."""
     if encoder.divergence == "squared":
         whole = (rows.P > 0).all(axis=1)
         if whole.sum() >= max(COMPLETE_ROWS, COMPLETE * rows.n):
             some = rows.take(np.flatnonzero(whole))
-            found = path(some.T, some.w, options.cap, options.hint)
-            return Found(found, level(rows, encoder, None))
+            path = find_path(some.T, some.w, options.cap, options.hint)
+            return Found(path, level(rows, encoder, None))
     fewest, most = 1, options.cap
     if options.hint is not None:
         fewest, most = -(-2 * options.hint // 3), 3 * options.hint // 2
         fewest, most = (min(v, options.cap or v) for v in (fewest, most))
-    return find_number(rows.centred(), encoder, fewest, most, options.random_state)
+    found = find_number(rows.centred(), encoder, fewest, most, options.random_state)
+    if encoder.mixed and fewest == found.path.best().number == 1:
+        return number_of_numbers(rows, encoder, options, found)
+    return found
+
+
+def number_of_numbers(
+    rows: EncodedRows, encoder: ColumnEncoder, options: Options, found: Found
+) -> Found:
+    """2. Where all columns together show one cluster: what the numbers alone show, if clear.
+
+    The columns of a grid of clusters are independent of each other, as columns of noise are. What
+    tells the two apart are valleys between the clusters, which only numbers of many values have.
+    """
+    block, T = rows.layout.block, rows.T
+    there = {j: rows.P[:, block[j]] > 0 for j in rows.numbers}
+    fine = [j for j, ok in there.items() if np.unique(T[ok, j]).size > COARSE]
+    whole = np.flatnonzero(np.logical_and.reduce([there[j] for j in fine], initial=bool(fine)))
+    if len(whole) < max(COMPLETE_ROWS, COMPLETE * rows.n):
+        return found
+    some = rows.centred().take(whole)
+    X = some.T[:, fine] / some.T[:, fine].std(axis=0)
+    path = find_path(X, some.w, options.cap, None)
+    choice = path.best()
+    if choice.strength not in SURE:
+        return found
+    noise = polish(some, path.labels_at(choice.price, X), encoder).noise
+    named = ", ".join(
+        name for name, j in zip(encoder.names, encoder.first, strict=True) if j in fine
+    )
+    remark = f"Only {named} show the clusters: the other columns are the same in all of them"
+    choice = replace(choice, strength="moderate", remarks=(*choice.remarks, remark))
+    return Found(replace(path, choice=choice, centers=None, _X=None), noise)
+
+
+def doubt_repeated(
+    path: Staircase, rows: EncodedRows, encoder: ColumnEncoder, labels: np.ndarray, options: Options
+) -> Staircase:
+    """The path with weak evidence where the clusters repeat one or two columns of categories.
+
+    Where each cluster holds one value of such a column, and without the column the number is
+    another one or not sure, the clusters tell of little that is not in the table already.
+    """
+    inside, choice = np.flatnonzero(labels >= 0), path.best()
+    rows, labels = rows.take(inside), labels[inside]
+    same = repeated_columns(rows, encoder, labels)
+    if not 1 <= len(same) <= min(2, len(encoder.kinds) - 1):
+        return path
+    others, rest = encoder.without(rows, same)
+    other = number_of(others, rest, options).path.best()
+    if other.number == choice.number and other.strength in SURE:
+        return path
+    named = " and ".join(encoder.names[j] for j in same)
+    there = "1 cluster" if other.number == 1 else f"{other.number} clusters"
+    sure = "" if other.number == 1 else f", evidence {other.strength}"
+    remark = f"Each cluster has one value of {named}; without {named} there would be {there}{sure}"
+    choice = replace(choice, strength="weak", remarks=(*choice.remarks, remark))
+    return replace(path, choice=choice)
+
+
+def repeated_columns(rows: EncodedRows, encoder: ColumnEncoder, labels: np.ndarray) -> list[int]:
+    """Columns of categories whose value the cluster of a row tells (Goodman & Kruskal's lambda)."""
+    found = rows.add_up(labels, int(labels.max()) + 1)
+    N, out = found.N[:, rows.layout.block], []
+    for at, (kind, j, width) in enumerate(
+        zip(encoder.kinds, encoder.first, encoder.widths, strict=True)
+    ):
+        if kind == "categorical":
+            counts = found.S[:, j : j + width]
+        elif kind == "bernoulli":
+            counts = np.c_[found.S[:, j], N[:, j] - found.S[:, j]]
+        else:
+            continue
+        guessed, total = counts.sum(axis=0).max(), counts.sum()
+        if counts.max(axis=1).sum() - guessed >= REPEATED * (total - guessed) > 0:
+            out.append(at)
+    return out
 
 
 def level(rows: EncodedRows, encoder: Any, found: Found | None) -> Noise:

@@ -12,7 +12,7 @@ No value is made up for a gap: the sums of a cluster run over the cells that are
 
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -81,6 +81,28 @@ class ColumnEncoder:
         """Encoded columns of each column of the table."""
         kinds = zip(self.kinds, self.levels, strict=True)
         return [len(levels) if kind == "categorical" else 1 for kind, levels in kinds]
+
+    @property
+    def first(self) -> np.ndarray:
+        """The first encoded column of each column of the table."""
+        return np.r_[0, np.cumsum(self.widths)][:-1]
+
+    def without(
+        self, rows: EncodedRows, left_out: list[int]
+    ) -> tuple[EncodedRows, "ColumnEncoder"]:
+        """Rows of "mixed" columns, and how they are encoded, without some columns of the table."""
+        keep = np.delete(np.arange(len(self.kinds)), left_out)
+        encoded = np.isin(np.repeat(np.arange(len(self.kinds)), self.widths), keep)
+        kinds, names, levels = (
+            tuple(each[j] for j in keep) for each in (self.kinds, self.names, self.levels)
+        )
+        how = replace(self, kinds=kinds, names=names, levels=levels)
+        P, start = rows.P, np.array([0, int(encoded.sum())])
+        if P.shape[1] > 1:
+            P, start = P[:, keep], np.r_[0, np.cumsum(how.widths)]
+        old = rows.layout
+        layout = Layout(start, old.family[encoded], old.scale[encoded])
+        return EncodedRows(rows.T[:, encoded], P, rows.w, layout), how
 
     @property
     def n_levels(self) -> np.ndarray:
@@ -285,6 +307,13 @@ def fit_table(model: Any, columns: list[Column]) -> ColumnEncoder:
     divergence = check_choice("divergence", model.divergence, *DIVERGENCES)
     observed = getattr(model, "missing", "error") == "observed"
     given = getattr(model, "feature_names_in_", None)
+    named = getattr(model, "columns", None) if given is None else None
+    if (
+        isinstance(named, dict)
+        and len(named) == len(columns)
+        and all(isinstance(v, str) for v in named)
+    ):
+        given = list(named)  # X has no names, and `columns` names all its columns
     names = [f"x{j}" for j in range(len(columns))] if given is None else [str(v) for v in given]
     kinds = [divergence] * len(columns)
     if divergence == "mixed":

@@ -368,7 +368,7 @@ class Staircase:
     def plot(self, ax: Any = None) -> Any:
         """The number against the price, the choice marked; needs matplotlib. Returns the axes."""
         # By name: pictures are a layer above this one.
-        return import_module("madbayes.plots._path").path(self, ax)
+        return import_module("madbayes.plots").path(self, ax)
 
     def without_rows(self) -> "Staircase":
         """This path without the rows that it was made from, to be stored."""

@@ -22,7 +22,6 @@ from madbayes.divergences.estimating import DivergenceMixin
 from madbayes.divergences.fitting import fit_dp_means
 from madbayes.divergences.outliers import remark_on_far
 from madbayes.howmany.doubts import doubt
-from madbayes.howmany.path import find_path
 from madbayes.howmany.staircase import Staircase
 from madbayes.kmeans.algorithm1 import dp_means
 from madbayes.kmeans.farthest import first_gap, largest_gap
@@ -232,7 +231,7 @@ class DPMeans(DivergenceMixin, CentersMixin):
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Cluster the rows of X."""
         if self._by_divergence:
-            fit_dp_means(self, X, sample_weight, find_path)
+            fit_dp_means(self, X, sample_weight)
             return self
         given = open_rows(self, X, sample_weight, unit=self._unit)
         options = begin(self, "auto", "farthest-first")

@@ -1,8 +1,10 @@
-"""Colours that stay apart for every kind of colour vision, and who gets which.
+"""Colours that stay apart for every kind of colour vision, who gets which, and axes to draw on.
 
 The colours are those of Okabe and Ito (2008) without black, which marks text, and with the yellow
 darkened to show on white.
 """
+
+from typing import Any
 
 import numpy as np
 
@@ -15,6 +17,8 @@ COLORS = (
     "#D55E00",  # vermilion
     "#B8A800",  # yellow, darkened
 )
+
+GREY = "#999999"  # of what was not chosen
 
 # Circle, square, triangle, diamond, cross, as paths of SVG: another one for each round of colours.
 SHAPES = (
@@ -46,3 +50,23 @@ def assign_colors(positions: np.ndarray) -> list[str]:
         gaps = ((positions - here) ** 2).sum(axis=1)
         nearest[:, color] = np.minimum(nearest[:, color], gaps)
     return chosen
+
+
+def new_axes(size: tuple[float, float] = (8, 5.5), panels: int | None = None) -> Any:
+    """Axes of a new figure, or an array of `panels` of them below each other."""
+    try:
+        from matplotlib import pyplot
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError(
+            'Drawing needs matplotlib: pip install "madbayes[plot]"', name="matplotlib"
+        ) from error
+    figure = pyplot.figure(figsize=size, layout="constrained")
+    axes = figure.subplots(panels or 1, 1, sharex=True, squeeze=False)[:, 0]
+    return axes[0] if panels is None else axes
+
+
+def bare(ax: Any, title: str | None = None, **style: Any) -> None:
+    """Axes without a box, the title at the left."""
+    if title:
+        ax.set_title(title, loc="left", **style)
+    ax.spines[["top", "right"]].set_visible(False)

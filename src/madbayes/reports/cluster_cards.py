@@ -10,7 +10,6 @@ from madbayes.reports import page_data, svg
 from madbayes.reports.rows_shown import Seen
 
 MOST_CARDS = 40
-SHOWN_COLUMNS = 5  # of typical rows
 
 
 def shown(value: Any, most: int = 200) -> str:
@@ -59,30 +58,42 @@ def groups(seen: Seen) -> str:
 
 
 def _card(seen: Seen, label: int) -> str:
-    color, size = color_of(label), int(seen.sizes[label])
+    color = color_of(label)
+    columns = page_data.apart(seen, label)
     rows = ""
-    for column in page_data.apart(seen, label):
-        name, effect = shown(column["name"], 60), column["effect"]
+    for column in columns:
         says = f"{column['name']}: from {figure(column['low'])} to {figure(column['high'])}"
         picture = svg.histogram(column["inside"], column["outside"], shown(says), color)
         rows += (
-            f"<tr><th scope=row>{name}</th><td class=num>{figure(column['mean'])}</td>"
-            f"<td class='num rest'>{figure(column['rest'])}</td>{_effect(effect, color)}"
-            f"<td>{picture}</td></tr>"
+            f"<tr><th scope=row>{shown(column['name'], 60)}</th>"
+            f"<td class=num>{figure(column['mean'])}</td>"
+            f"<td class='num rest'>{figure(column['rest'])}</td>"
+            f"{_effect(column['effect'], color)}<td>{picture}</td></tr>"
         )
-    table = (
-        "<table class=apart><thead><tr><th scope=col>column</th><th scope=col>mean</th>"
-        "<th scope=col>rest</th><th scope=col>difference</th><th scope=col>distribution</th></tr>"
-        f"</thead><tbody>{rows}</tbody></table>"
-        if rows
-        else "<p>No column tells it apart.</p>"
+    head = _head("column", "mean", "rest", "difference", "distribution")
+    table = "<p>No column tells it apart.</p>"
+    if rows:
+        table = f"<table class=apart>{head}<tbody>{rows}</tbody></table>"
+    names = [column["name"] for column in columns[:5]]
+    body = (
+        f'<div class=scroll tabindex=0 role=group aria-label="what sets cluster {label} apart">'
+        f"{table}</div>{_rows(seen, label, names)}"
     )
+    name = f"<span class=name>Cluster {label}</span>"
+    return _article(seen, label, f" data-cluster={label}", name, body)
+
+
+def _article(seen: Seen, label: int, attributes: str, name: str, body: str) -> str:
+    size = int(seen.sizes[label])
     return (
-        f'<article class=card data-cluster={label} style="--own:{color}"><h3>{mark(label)}'
-        f"<span class=name>Cluster {label}</span> <small>{size:,} rows, "
-        f"{size / max(seen.n, 1):.1%}</small></h3><div class=scroll tabindex=0 role=group "
-        f'aria-label="what sets cluster {label} apart">{table}</div>{_rows(seen, label)}</article>'
+        f'<article class=card{attributes} style="--own:{color_of(label)}"><h3>{mark(label)}{name} '
+        f"<small>{size:,} rows, {size / max(seen.n, 1):.1%}</small></h3>{body}</article>"
     )
+
+
+def _head(*names: str) -> str:
+    cells = "".join(f"<th scope=col>{shown(name, 40)}</th>" for name in names)
+    return f"<thead><tr>{cells}</tr></thead>"
 
 
 def _effect(effect: float, color: str) -> str:
@@ -96,48 +107,37 @@ def _effect(effect: float, color: str) -> str:
     )
 
 
-def _rows(seen: Seen, label: int) -> str:
+def _rows(seen: Seen, label: int, names: list[str]) -> str:
+    """Typical and odd rows, with their cells in the columns of these names."""
     typical, odd = page_data.extremes(seen, label)
     if not typical:
         return ""
-    columns = [seen.names.index(c["name"]) for c in page_data.apart(seen, label)[:SHOWN_COLUMNS]]
-    head = "".join(f"<th scope=col>{shown(seen.names[j], 40)}</th>" for j in columns)
-
-    def lines(rows: list[int], what: str) -> str:
-        out = ""
-        for i in rows:
-            name = shown(seen.ids[seen.counted[i]], 60)
-            cells = "".join(f"<td class=num>{figure(seen.values[i, j])}</td>" for j in columns)
-            out += f"<tr><th scope=row>{name}</th>{cells}<td class=kind>{what}</td></tr>"
-        return out
-
+    columns = [seen.names.index(name) for name in names]
+    lines = ""
+    for i in [*typical, *odd]:
+        cells = "".join(f"<td class=num>{figure(seen.values[i, j])}</td>" for j in columns)
+        kind = "typical" if i in typical else "odd"
+        name = shown(seen.ids[seen.counted[i]], 60)
+        lines += f"<tr><th scope=row>{name}</th>{cells}<td class=kind>{kind}</td></tr>"
     return (
         "<details><summary>Typical and odd rows</summary><div class=scroll tabindex=0 "
         f'role=group aria-label="typical and odd rows of cluster {label}"><table class=rows>'
-        f"<thead><tr><th scope=col>{shown(seen.id_name, 40)}</th>{head}<td></td></tr></thead>"
-        f"<tbody>{lines(typical, 'typical')}{lines(odd, 'odd')}</tbody></table></div></details>"
+        f"{_head(seen.id_name, *names, 'kind')}<tbody>{lines}</tbody></table></div></details>"
     )
 
 
 def _features(seen: Seen) -> str:
-    components = np.asarray(seen.model.components_, float)
-    scale = page_data.spread(seen.X)
+    effects = np.asarray(seen.model.components_, float) / page_data.spread(seen.X)
     cards = ""
-    for k in range(min(len(components), MOST_CARDS)):
-        order = np.argsort(-np.abs(components[k] / scale), kind="stable")[: page_data.TOP]
-        rows = ""
-        for j in order.tolist():
-            effect = float(components[k, j] / scale[j])
-            rows += (
-                f"<tr><th scope=row>{shown(seen.names[j], 60)}</th>{_effect(effect, color_of(k))}"
-            )
-            rows += "</tr>"
-        size = int(seen.sizes[k])
-        cards += (
-            f'<article class=card style="--own:{color_of(k)}"><h3>{mark(k)}Feature {k} '
-            f"<small>{size:,} rows, {size / max(seen.n, 1):.1%}</small></h3><table class=apart>"
-            f"<tbody>{rows}</tbody></table></article>"
+    for k, effect in enumerate(effects[:MOST_CARDS]):
+        order = np.argsort(-np.abs(effect), kind="stable")[: page_data.TOP].tolist()
+        rows = "".join(
+            f"<tr><th scope=row>{shown(seen.names[j], 60)}</th>{_effect(effect[j], color_of(k))}"
+            "</tr>"
+            for j in order
         )
+        table = f"<table class=apart><tbody>{rows}</tbody></table>"
+        cards += _article(seen, k, "", f"Feature {k}", table)
     return (
         "<section><h2>What each feature adds</h2><p>In standard deviations of the column. A row is "
         f"the sum of its features.</p><div class=cards>{cards}</div></section>"

@@ -3,7 +3,6 @@
 import json
 import os
 import re
-import tempfile
 from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
@@ -11,12 +10,12 @@ from typing import Any
 
 import numpy as np
 
+from madbayes._storage.container import replacing
+from madbayes._storage.saving import versions
 from madbayes.howmany.staircase import count
 from madbayes.reports import page_data, svg
 from madbayes.reports.cluster_cards import figure, groups, shown
 from madbayes.reports.rows_shown import Seen, see
-
-MOST_SIZES = 8  # sizes of clusters that the first sentence lists
 
 
 def report(
@@ -72,16 +71,8 @@ def report(
     del sample_weight
     seen = see(model, X, ids, id_name)
     text = page(seen, title, notes, left_out or {})
-    path = Path(path)
-    handle, partial = tempfile.mkstemp(prefix=f".{path.name}-", dir=path.absolute().parent)
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as stream:
-            stream.write(text)
-        os.chmod(partial, 0o644)
-        os.replace(partial, path)
-    except BaseException:
-        os.unlink(partial)
-        raise
+    with replacing(Path(path), encoding="utf-8") as stream:
+        stream.write(text)
 
 
 def page(seen: Seen, title: str, notes: Sequence[str], left_out: Mapping[str, str]) -> str:
@@ -89,20 +80,22 @@ def page(seen: Seen, title: str, notes: Sequence[str], left_out: Mapping[str, st
     here = files("madbayes.reports")
     parts = {
         "title": shown(title),
-        "title2": shown(title),
         "style": here.joinpath("report.css").read_text("utf-8"),
         "script": here.joinpath("report.js").read_text("utf-8"),
         "headline": _headline(seen),
+        "figures": _key_facts(seen),
         "rows": "network" if seen.of == "community" else "rows",
         "groups_word": "combinations" if seen.of == "feature" else "clusters",
         "id_word": shown(seen.id_name, 40),
-        "explorer": _explorer(seen),
+        "explorer": ""
+        if len(seen.drawn) == seen.n
+        else f"<p class=note>Drawn: {len(seen.drawn):,} of {seen.n:,} rows, chosen at random.</p>",
         "path": _path(seen),
         "groups": groups(seen),
         "history": _history(seen),
         "columns": _columns(seen, left_out),
         "notes": _notes(notes),
-        "foot": _foot(),
+        "foot": ", ".join(f"{name} {version}" for name, version in versions().items()),
         "data": _data(page_data.explorer(seen)),
     }
     # In one pass over the template: what is filled in is never looked at for place holders.
@@ -136,25 +129,7 @@ def _headline(seen: Seen) -> str:
             )
             out += f"<p class=others>Next best: {others}</p>"
         out += "".join(f"<p class=remark>{shown(r, 500)}</p>" for r in choice.remarks)
-        out += EXPLAINED
-    return out + _key_facts(seen)
-
-
-EXPLAINED = (
-    "<details class=explain><summary>What do these words mean?</summary><dl>"
-    "<dt>Held-out rows</dt><dd>Rows that took no part in finding the clusters. A division that was "
-    "found on one half of the rows and shows again in the other half is real; one that is not seen "
-    "there is chance.</dd>"
-    "<dt>Repetitions</dt><dd>The search was repeated on other parts of the rows. Their share that "
-    "gives the same number says how steady it is.</dd>"
-    "<dt>Nats</dt><dd>The unit in which descriptions are measured: a row that takes 2 nats less is "
-    "e² = 7.4 times as likely under the clusters as without them.</dd>"
-    "<dt>Penalty λ</dt><dd>What one more cluster costs. A further cluster pays when rows come "
-    "nearer to their centres (the squared error falls) by more than that. The higher the "
-    "penalty, the fewer clusters.</dd>"
-    "<dt>Evidence</dt><dd>Strong: right in at least 95 of 100 cases like this. Moderate: in 80. "
-    "Weak: a hint. None: nothing speaks for a division.</dd></dl></details>"
-)
+    return out
 
 
 def _what_was_found(seen: Seen) -> str:
@@ -166,7 +141,7 @@ def _what_was_found(seen: Seen) -> str:
     if seen.number <= 1:
         return f"The {rows}{columns} form a single cluster."
     sizes = [f"{size:,}" for size in sorted(seen.sizes.tolist(), reverse=True)]
-    if len(sizes) > MOST_SIZES:
+    if len(sizes) > 8:  # too many for a sentence
         listed = f"the largest has {sizes[0]}, the smallest {sizes[-1]}"
     else:
         listed = f"{', '.join(sizes[:-1])} and {sizes[-1]}"
@@ -206,12 +181,6 @@ def _key_facts(seen: Seen) -> str:
             pairs.append((label, figure(float(value))))
     items = "".join(f"<div><dt>{k}</dt><dd>{shown(v)}</dd></div>" for k, v in pairs)
     return f"<details><summary>Figures</summary><dl class=facts>{items}</dl></details>"
-
-
-def _explorer(seen: Seen) -> str:
-    if len(seen.drawn) == seen.n:
-        return ""
-    return f"<p class=note>Drawn: {len(seen.drawn):,} of {seen.n:,} rows, chosen at random.</p>"
 
 
 def _path(seen: Seen) -> str:
@@ -267,9 +236,3 @@ def _columns(seen: Seen, left_out: Mapping[str, str]) -> str:
 def _notes(notes: Sequence[str]) -> str:
     items = "".join(f"<li>{shown(note, 600)}</li>" for note in notes)
     return f"<section><h2>Notes</h2><ul>{items}</ul></section>" if items else ""
-
-
-def _foot() -> str:
-    from madbayes._storage.saving import versions
-
-    return ", ".join(f"{name} {version}" for name, version in versions().items())

@@ -1,20 +1,22 @@
 """What sets clusters apart, which rows are typical, and what the script of the page reads."""
 
 import base64
+import itertools
 from typing import Any
 
 import numpy as np
+from scipy.optimize import linear_sum_assignment
 
+from madbayes._partition.lloyd import nearest
+from madbayes._rows.threads import workers
 from madbayes.plots._palette import COLORS, SHAPES
+from madbayes.plots._rows import project
 from madbayes.reports.network import network
 from madbayes.reports.rows_shown import Seen
 
 MOST_COLUMNS = 24  # that the explorer can show
+MOST_GROUPS = 60  # clusters at a position of the slider
 TOP = 6  # columns listed for a cluster
-ROWS = 3  # typical and odd ones
-BINS = 14
-MOST_STEPS, MOST_GROUPS = 48, 60  # positions of the slider, and clusters at one of them
-LARGEST = 1e300  # differences of larger numbers overflow
 
 
 def spread(values: np.ndarray) -> np.ndarray:
@@ -35,7 +37,7 @@ def apart(seen: Seen, label: int) -> list[dict[str, Any]]:
     out = []
     for j in np.argsort(-np.abs(effect), kind="stable")[:TOP]:
         low, high = np.quantile(values[:, j], [0.005, 0.995])
-        edges = np.linspace(low, high if high > low else low + 1, BINS + 1)
+        edges = np.linspace(low, high if high > low else low + 1, 14 + 1)
         shares = [
             np.histogram(np.clip(part[:, j], edges[0], edges[-1]), edges)[0] / max(len(part), 1)
             for part in (inside, outside)
@@ -55,7 +57,7 @@ def apart(seen: Seen, label: int) -> list[dict[str, Any]]:
     return out
 
 
-def extremes(seen: Seen, label: int) -> tuple[list[int], list[int]]:
+def extremes(seen: Seen, label: int, most: int = 3) -> tuple[list[int], list[int]]:
     """Rows (positions among those counted) nearest to the middle of a cluster and farthest."""
     rows = np.flatnonzero(seen.labels[seen.counted] == label)
     if not rows.size or not seen.X.shape[1]:
@@ -63,27 +65,16 @@ def extremes(seen: Seen, label: int) -> tuple[list[int], list[int]]:
     X = seen.X[rows]
     far = ((X - X.mean(axis=0)) ** 2).sum(axis=1)
     order = np.argsort(far, kind="stable")
-    odd = [i for i in rows[order[::-1][:ROWS]].tolist() if rows.size > ROWS]
-    return rows[order[:ROWS]].tolist(), odd
+    odd = [i for i in rows[order[::-1][:most]].tolist() if rows.size > most]
+    return rows[order[:most]].tolist(), odd
 
 
 def flat_map(seen: Seen) -> tuple[np.ndarray, tuple[str, str]]:
     """The drawn rows in the plane, and what its axes are."""
-    X = seen.X[seen.drawn]
-    d = X.shape[1]
-    if d == 1:
-        heights = np.random.default_rng(0).uniform(size=len(X))
-        return np.column_stack([seen.values[seen.drawn][:, 0], heights]), (seen.names[0], "")
-    if d == 2:
-        return seen.values[seen.drawn], (seen.names[0], seen.names[1])
-    from sklearn.decomposition import PCA
-
-    if len(X) < 3 or not np.ptp(X, axis=0).any():
-        return X[:, :2], (seen.names[0], seen.names[1])
-    pca = PCA(n_components=2, random_state=0).fit(X)
-    shares = np.nan_to_num(pca.explained_variance_ratio_)
-    names = [f"principal component {i + 1} ({share:.0%})" for i, share in enumerate(shares)]
-    return pca.transform(X), (names[0], names[1])
+    rows = seen.values if seen.values.shape[1] <= 2 else seen.X  # few columns as in the file
+    names = seen.names if rows.shape[1] == len(seen.names) else ()
+    points, _, axes = project(rows[seen.drawn], rows[:0], names)
+    return points, axes
 
 
 def explorer(seen: Seen) -> dict[str, Any]:
@@ -114,17 +105,13 @@ def explorer(seen: Seen) -> dict[str, Any]:
 
 def _worth_showing(seen: Seen) -> list[int]:
     """The columns by which the clusters differ most, in the order of the file."""
-    d = seen.values.shape[1]
-    if d <= MOST_COLUMNS:
-        return list(range(d))
     labels = seen.labels[seen.counted]
-    scale = spread(seen.values)
-    between = np.zeros(d)
+    between = np.zeros(seen.values.shape[1])
     for label in range(min(seen.number, MOST_GROUPS)):
         rows = labels == label
         if rows.any():
-            gap = (seen.values[rows].mean(axis=0) - seen.values.mean(axis=0)) / scale
-            between += rows.mean() * gap**2
+            gap = seen.values[rows].mean(axis=0) - seen.values.mean(axis=0)
+            between += rows.mean() * (gap / spread(seen.values)) ** 2
     return sorted(np.argsort(-between, kind="stable")[:MOST_COLUMNS].tolist())
 
 
@@ -138,9 +125,9 @@ def _steps(seen: Seen, drawn: np.ndarray) -> dict[str, Any]:
     path = getattr(seen.model, "path_", None) if seen.of != "feature" else None
     divisions: dict[int, np.ndarray] = {}
     if path is not None:
-        for i, labels in enumerate(_divisions(seen, path)):
+        for i, labels in _divisions(seen, path).items():
             number = int(path.number[i])
-            if labels is not None and number <= MOST_GROUPS:
+            if number <= MOST_GROUPS:
                 divisions.setdefault(number, labels)
                 ranges[number] = (float(path.price_low[i]), float(path.price_high[i]))
     layers = _layers(seen)
@@ -149,7 +136,7 @@ def _steps(seen: Seen, drawn: np.ndarray) -> dict[str, Any]:
     near = sorted(
         divisions, key=lambda k: (k != seen.number, k not in layers, abs(k - seen.number))
     )
-    numbers = sorted(near[:MOST_STEPS])
+    numbers = sorted(near[:48])
     chosen = numbers.index(seen.number)
     table = np.column_stack([divisions[k] for k in numbers])
     atoms, which = np.unique(table, axis=0, return_inverse=True)
@@ -200,29 +187,17 @@ def price_name(model: Any) -> str:
     return "how far clusters must stand apart"
 
 
-def _divisions(seen: Seen, path: Any) -> list[np.ndarray | None]:
-    """Labels of the drawn rows at each step of a path."""
+def _divisions(seen: Seen, path: Any) -> dict[int, np.ndarray]:
+    """Labels of the drawn rows at the steps of a path, by step."""
     if path.centers is not None:
         X = np.ascontiguousarray(seen.X[seen.drawn])
-        out: list[np.ndarray | None] = []
-        for centers in path.centers:
-            if centers.shape[1] != X.shape[1]:
-                out.append(None)
-            else:
-                out.append(_nearest(X, np.asarray(centers, float), path.unit))
-        return out
+        same = {i: c for i, c in enumerate(path.centers) if c.shape[1] == X.shape[1]}
+        with workers(None):
+            return {i: nearest(X, centers, unit=path.unit) for i, centers in same.items()}
     if path.labels is not None and all(len(labels) == seen.n for labels in path.labels):
         rows = seen.counted[seen.drawn]
-        return [np.asarray(labels)[rows] for labels in path.labels]
-    return [None] * len(path.number)
-
-
-def _nearest(X: np.ndarray, centers: np.ndarray, unit: bool) -> np.ndarray:
-    if unit:
-        X = X / np.maximum(np.linalg.norm(X, axis=1, keepdims=True), np.finfo(float).tiny)
-    middle = centers.mean(axis=0)
-    C = centers - middle
-    return np.argmin((C**2).sum(axis=1) - 2 * (X - middle) @ C.T, axis=1)
+        return {i: np.asarray(labels)[rows] for i, labels in enumerate(path.labels)}
+    return {}
 
 
 def _colors(atoms: np.ndarray, counts: np.ndarray, chosen: int) -> list[list[int]]:
@@ -230,27 +205,16 @@ def _colors(atoms: np.ndarray, counts: np.ndarray, chosen: int) -> list[list[int
     n_steps = atoms.shape[1]
     colors: list[list[int]] = [[] for _ in range(n_steps)]
     colors[chosen] = list(range(int(atoms[:, chosen].max(initial=0)) + 1))
-    order = [*range(chosen - 1, -1, -1), *range(chosen + 1, n_steps)]
-    for s in order:
+    for s in [*range(chosen - 1, -1, -1), *range(chosen + 1, n_steps)]:
         near = s + 1 if s < chosen else s - 1
         k = int(atoms[:, s].max(initial=0)) + 1
-        shared = np.zeros((k, len(colors[near]) or 1))
+        shared = np.zeros((k, max(len(colors[near]), 1)))
         both = (atoms[:, s] >= 0) & (atoms[:, near] >= 0)
         np.add.at(shared, (atoms[both, s], atoms[both, near]), counts[both])
-        mine, taken = [-1] * k, set()
-        for flat in np.argsort(-shared, axis=None, kind="stable"):
-            a, b = divmod(int(flat), shared.shape[1])
-            if shared[a, b] > 0 and mine[a] < 0 and b not in taken:
-                mine[a] = colors[near][b]
-                taken.add(b)
-        used, fresh = {c for c in mine if c >= 0}, 0
-        for a in range(k):
-            if mine[a] < 0:
-                while fresh in used:
-                    fresh += 1
-                mine[a] = fresh
-                used.add(fresh)
-        colors[s] = mine
+        pairs = zip(*linear_sum_assignment(-shared), strict=True)
+        kept = {int(a): colors[near][b] for a, b in pairs if shared[a, b] > 0}
+        free = (color for color in itertools.count() if color not in kept.values())
+        colors[s] = [kept[a] if a in kept else next(free) for a in range(k)]
     return colors
 
 
@@ -265,7 +229,7 @@ def _cell(value: Any) -> Any:
 
 def _packed(values: np.ndarray) -> dict[str, Any]:
     """Values as 16-bit steps between the lowest and the highest."""
-    values = np.clip(values, -LARGEST, LARGEST)
+    values = np.clip(values, -1e300, 1e300)  # differences of larger numbers overflow
     low, high = float(values.min()), float(values.max())
     steps = np.round((values - low) / ((high - low) or 1.0) * 65535)
     return {"low": low, "high": high, "data": _base64(steps.astype("<u2"))}

@@ -17,8 +17,8 @@ FAMILIES = {
     "positive": "gamma",
 }
 
-YES = ("yes", "y", "true", "t", "ja", "j", "oui", "si", "sí", "on")
-NO = ("no", "n", "false", "f", "nein", "non", "off")
+YES = ("yes", "y", "true", "t", "ja", "j", "oui", "si", "sí", "on", "1")
+NO = ("no", "n", "false", "f", "nein", "non", "off", "0")
 NO_TEXT = (*(word for word in MISSING if word not in ("none", "nil")), "?")
 
 

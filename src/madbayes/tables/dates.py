@@ -59,7 +59,8 @@ def number_dates(telling: bool, year: bool, values: np.ndarray, whole: bool) -> 
     `telling`: the name of the column says that it holds dates; `year`: that it holds years.
     """
     low, high = float(values.min()), float(values.max())
-    narrow = whole and high - low < 0.3 * low  # no measurement is large and varies so little
+    little = high - low < 0.3 * low
+    narrow = whole and little  # no measurement is large and varies so little
     units = zip(
         ("seconds", "milliseconds", "microseconds", "nanoseconds"), PER_SECOND.values(), strict=True
     )
@@ -68,6 +69,9 @@ def number_dates(telling: bool, year: bool, values: np.ndarray, whole: bool) -> 
         if 631_152_000 <= first < last <= 2_208_988_800 and (telling or narrow):  # 1990 to 2040
             ends = (datetime.fromtimestamp(second, UTC).date() for second in (first, last))
             return "its numbers are {} since 1970, from {} to {}".format(unit, *ends)
+    if telling and little and 20_000 <= low and high <= 60_000:  # 1954 to 2064
+        ends = (datetime.fromtimestamp((v - 25_569) * SECONDS_OF_A_DAY, UTC) for v in (low, high))
+        return "its numbers are days as spreadsheets count them, from {:%F} to {:%F}".format(*ends)
     if whole and year and 1800 <= low and high <= 2200:
         return f"it holds the years {low:g} to {high:g}"
     for days, form in ((1, "months"), (100, "days")):  # 202405 and 20240522

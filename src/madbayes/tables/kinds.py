@@ -166,6 +166,10 @@ def _text(name: str, column: pa.ChunkedArray, rules: TextRules, wanted: str | No
     if text_dates(cells):
         return _date(name, text, wanted)
     got = from_text(column, rules.na, rules.comma)
+    words = set(pc.unique(pc.utf8_lower(cells)).to_pylist())
+    if words <= {*YES, *NO} and not words <= {"0", "1"} and asked in (None, "yes/no"):
+        made = TableColumn(name, "yes/no", done="1 and 0", why="it holds yes and no")
+        return replace(made, n_missing=text.null_count)
     if got.mostly:
         if wanted is None and (why := _why_code(cells)):
             return left_out(name, "code", why)
@@ -179,9 +183,6 @@ def _text(name: str, column: pa.ChunkedArray, rules: TextRules, wanted: str | No
             are = "1 cell" if n == 1 else f"{n} cells"
             notes += (f"{name}: {are} such as {cell!r} taken as missing",)
         return _numbers(name, got.values, rules, wanted, notes)
-    if set(pc.unique(pc.utf8_lower(cells)).to_pylist()) <= {*YES, *NO}:
-        made = TableColumn(name, "yes/no", done="1 and 0", why="it holds yes and no")
-        return replace(made, n_missing=text.null_count)
     if asked == "yes/no":
         return _categories(TableColumn(name, "yes/no", why="as asked"), text)
     if asked is not None:

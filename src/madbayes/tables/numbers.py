@@ -67,7 +67,10 @@ def _matches(column: pa.ChunkedArray, pattern: str) -> pa.ChunkedArray:
 
 
 def _unit(cells: pa.ChunkedArray) -> str:
-    """The word behind the number in every cell that is not missing (kg, cm); empty if none is."""
-    ends = pc.unique(pc.replace_substring_regex(cells, r"^[-+]?[\d.,'  ]*\d\s*", "").drop_null())
-    word = ends[0].as_py() if len(ends) == 1 else ""
+    """The word behind the numbers (kg, cm), if most of the numbers have the same; empty if not."""
+    number = r"^[-+]?[\d.,'  ]*\d\s*"
+    numbers = cells.filter(_matches(cells, number))
+    ends = pc.value_counts(pc.replace_substring_regex(numbers, number, ""))
+    most = [str(end["values"]) for end in ends.to_pylist() if 2 * end["counts"] > len(numbers)]
+    word = most[0] if most else ""
     return re.escape(word) if re.fullmatch(r"[^\W\d_]{1,8}|[°µ\w/²³]{1,8}", word) else ""

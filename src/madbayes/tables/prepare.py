@@ -163,9 +163,8 @@ def suit(
         estimator = DPMeans(random_state=estimator.random_state)
     if mixed:
         estimator.set_params(divergence=encoder.recommendation_.divergence)
-        if estimator.divergence == "mixed":  # by position, because the rows are an array
-            families = encoder.divergence_columns_.values()
-            estimator.set_params(columns=dict(enumerate(families)))
+        if estimator.divergence == "mixed":
+            estimator.set_params(columns=encoder.divergence_columns_)
     return estimator, mixed, keep
 
 

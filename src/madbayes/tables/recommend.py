@@ -30,6 +30,9 @@ def recommend(used: Sequence[TableColumn], values: np.ndarray, names: np.ndarray
     if len(counts) >= max(MANY_COUNTS, NEARLY_ALL * len(used)):
         return _for_counts(values[:, np.isin(names, counts)])
     others = [column for column in used if column.family != "squared"]
+    if not {column.kind for column in used} <= {"ordered", "count"}:
+        # The steps of answers look like gaps between clusters beside numbers of many values.
+        others += [column for column in used if column.kind == "ordered"]
     if not others:
         return Recommendation("numeric", "squared", "all columns that are used hold numbers")
     if len(others) <= FEW_OTHERS * len(used):
