@@ -22,18 +22,18 @@ from sklearn.metrics import normalized_mutual_info_score as nmi
 from sklearn.neighbors import kneighbors_graph
 
 from madbayes import GraphCut, cli, load, penalties
-from madbayes.graph import held_out
+from madbayes.graph import held_out, levels
 from madbayes.graph import input as graph_input
 from madbayes.graph import planted as planted_partition
 from madbayes.graph import search as graph_search
-from madbayes.graph.cut_kernels import settle
+from madbayes.graph.cut_kernels import count_nodes, settle
 from madbayes.graph.fringe import core_of
 from madbayes.graph.graph_cut import HALF_EDGES_FOR_THREADS
 from madbayes.graph.input import check_graph, connected_part
 from madbayes.graph.kernel_cut import kernel_dp_means, least_sigma, objective, to_lambda
-from madbayes.graph.levels import Parts, contracted, reordered
-from madbayes.graph.planted import descend, polished
-from madbayes.graph.search import Pieces, combine, common, measure, one_run
+from madbayes.graph.levels import Pieces, common, contracted, reordered
+from madbayes.graph.planted import descend, polished, raise_modularity
+from madbayes.graph.search import combine, lower_cut, measure, one_run
 
 CUTS = pytest.mark.parametrize("cut", ["normalized", "ratio"])
 
@@ -256,7 +256,7 @@ def test_planted_communities():
 
 def test_a_search_that_is_stopped_says_so(monkeypatch):
     A = np.eye(300, k=1) + np.eye(300, k=-1)
-    monkeypatch.setattr(graph_search, "PATIENCE", 0)
+    monkeypatch.setitem(graph_search.search.__kwdefaults__, "looks", 0)
     with pytest.warns(ConvergenceWarning, match="stopped before"):
         assert not GraphCut(0.02, random_state=0).fit(A).converged_
 
@@ -288,6 +288,8 @@ def test_what_divisions_have_in_common():
         assert labels.tolist() == by_appearance(expected)
         np.testing.assert_array_equal(labels[first], np.arange(first.size))
         assert (np.diff(first) > 0).all()
+    labels, first = common(np.array([7, 7, 9, 7], np.int32), np.array([0, 5, 5, 0], np.int32))
+    assert (labels.tolist(), first.tolist()) == ([0, 1, 2, 0], [0, 1, 2])  # of a few nodes only
 
 
 def test_pieces_move_where_nodes_cannot():
@@ -296,13 +298,21 @@ def test_pieces_move_where_nodes_cannot():
     graph = connected_part(check_graph(A), "normalized")[0]
     wrong = (labels > 3).astype(np.int32)  # 4 cliques and 2
     now = measure(graph, wrong)
-    parts, pieces = Parts(graph, now.labels, now.cut, now.weight), Pieces(graph.n)
-    assert parts.move(0.05, 4)[0] == 0
+    assert lower_cut(graph, now, 0.05)[1] == 0
+    pieces = Pieces(graph.n)
     pieces.before = [labels.astype(np.int32), wrong]
-    small = pieces.contracted(parts)
+    small = pieces.contracted(graph, now)
     np.testing.assert_allclose(small.delta, now.cut)
-    assert pieces.move(parts, 0.05) > 0
-    after = measure(graph, parts.z)
+    assert raise_modularity(graph, now, 0.3)[1] == 0
+    after, moves = pieces.move(now, 0.3, raise_modularity)
+    assert moves > 0
+    assert planted_partition.modularity(graph, after.labels, 0.3) > planted_partition.modularity(
+        graph, wrong, 0.3
+    )
+    after, moves = pieces.move(now, 0.05, lower_cut)
+    assert moves > 0
+    again = measure(graph, after.labels)
+    np.testing.assert_allclose(sorted(after.cut), sorted(again.cut))
     assert after.objective(0.05) < now.objective(0.05)
     np.testing.assert_allclose(after.weight, [graph.w.sum() / 2] * 2)
 
@@ -337,11 +347,9 @@ def test_contraction_and_another_order_keep_the_links():
 
 
 def test_threads_change_nothing_in_large_graphs(monkeypatch):
-    for module, name, value in (
-        (graph_search, "LARGE_GRAPH", 1000),
-        (graph_search, "CACHED_CLUSTERS", 50),
-    ):
-        monkeypatch.setattr(module, name, value)
+    limits = levels.descend.__kwdefaults__
+    monkeypatch.setitem(limits, "large", 1000)
+    monkeypatch.setitem(limits, "cached", 50)
     A, labels = planted(1500, 30, 16, 0.3)
     assert A.nnz >= HALF_EDGES_FOR_THREADS
     one, *others = (GraphCut(random_state=0, n_jobs=n).fit(A) for n in (1, 2, 3))
@@ -350,7 +358,7 @@ def test_threads_change_nothing_in_large_graphs(monkeypatch):
         np.testing.assert_array_equal(one.path_.objective, other.path_.objective)
     assert nmi(one.labels_, labels) > 0.99
     A = random_graph(40, 0.3, 0)
-    monkeypatch.setattr(graph_search, "LARGE_GRAPH", 0)
+    monkeypatch.setitem(limits, "large", 0)
     fitted = GraphCut(0.6, random_state=0).fit(A)
     lowest = reference.lowest_neighbour(A, fitted.labels_, 0.6, "normalized")
     assert fitted.converged_ and lowest > fitted.objective_ - 1e-8
@@ -377,11 +385,13 @@ def test_float32_holds_plain_weights_exactly(monkeypatch):
 def test_moves_end_when_they_are_stopped():
     A = random_graph(25, 0.3, 0)
     graph = connected_part(check_graph(A), "normalized")[0]
-    parts = Parts.single(graph)
-    state = parts.z, parts.sums, parts.N, parts.k, *parts.room
-    asked, stop = np.ones(graph.n, np.uint8), np.ones(1, np.uint8)
-    assert settle(*graph, *state, 0.5, asked, True, 999, stop) == (0, False)
-    np.testing.assert_array_equal(parts.z, np.arange(graph.n))
+    n, z = graph.n, np.arange(graph.n, dtype=np.int32)
+    sums, N = np.empty((n, 4)), np.empty(n, np.int32)
+    count_nodes(z, n, graph.delta, graph.w, sums, N)
+    room = np.empty(n, np.int32), np.empty(n), np.empty(n, np.int32)
+    asked, stop = np.ones(n, np.uint8), np.ones(1, np.uint8)
+    assert settle(*graph, z, sums, N, n, *room, 0.5, asked, True, 999, stop) == (0, False)
+    np.testing.assert_array_equal(z, np.arange(n))
 
 
 @CUTS
@@ -831,7 +841,7 @@ def test_the_gain_of_edges_held_out_is_the_formula():
     gain = held_out.gains(*(np.array([x]) for x in (inside, anywhere, total)))[0]
     assert gain == pytest.approx(reference_planted.gain(p, q))
     assert held_out.gains(*np.array([[1.0], [2.0], [3.0]]))[0] == 0  # fewer than by chance
-    for other in (labels, np.arange(60) % 4, np.zeros(60, int)):
+    for other in (labels, np.arange(60) % 4, np.zeros(60, int), np.arange(60) + 900):
         assert held_out.adjusted_rand(labels, other) == pytest.approx(
             adjusted_rand_score(labels, other)
         )

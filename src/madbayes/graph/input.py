@@ -10,7 +10,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_array, validate_data
 
 from madbayes._rows.checks import check_pattern
-from madbayes.graph.search import Graph
+from madbayes.graph.levels import Graph
 
 LEAST = 1e-280  # all weights together
 SYMMETRIC = 1e-8  # of the largest weight: what rounding may do to a symmetric matrix
@@ -158,7 +158,7 @@ def connected_part(A: sp.csr_array, cut: str) -> tuple[Graph, np.ndarray]:
     used = np.flatnonzero(degree > 0)
     if used.size < degree.size:
         A, degree = A[used][:, used], degree[used]
-    loops = A.diagonal()
+    loops, kind = A.diagonal(), np.float32 if halved(A.data) else np.float64
     if loops.any():
         rows = np.repeat(np.arange(A.shape[0]), np.diff(A.indptr))
         apart = rows != A.indices
@@ -167,7 +167,7 @@ def connected_part(A: sp.csr_array, cut: str) -> tuple[Graph, np.ndarray]:
     return Graph(
         np.require(A.indptr, np.int64, ["C", "W"]),
         np.require(A.indices, np.int32, ["C", "W"]),
-        np.require(A.data, np.float32 if halved(A.data) else np.float64, ["C", "W"]),
+        np.require(A.data, kind, ["C", "W"]),
         delta,
         delta + loops if cut == "normalized" else np.ones(used.size),
     ), used

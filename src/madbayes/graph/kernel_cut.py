@@ -27,7 +27,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from madbayes.graph.cut_kernels import cluster_sums, kernel_pass, renumber
-from madbayes.graph.search import Division, Graph, measure
+from madbayes.graph.levels import Division, Graph
+from madbayes.graph.search import measure
 
 
 @dataclass(frozen=True)

@@ -24,9 +24,9 @@ from madbayes._rows.threads import workers
 from madbayes.graph.fringe import Core, core_of
 from madbayes.graph.held_out import FOLDS, SAME_NUMBER, Evidence, weigh
 from madbayes.graph.input import check_graph, connected_part
-from madbayes.graph.levels import Graph
+from madbayes.graph.levels import Division, Graph
 from madbayes.graph.planted import polished, resolutions
-from madbayes.graph.search import NOTHING, THETA_TOP, Division, measure
+from madbayes.graph.search import NOTHING, THETA_TOP, measure
 from madbayes.howmany.staircase import Choice, Staircase, in_words, lower_hull
 
 # Half-edges. Up to so many, each division of each repetition is two runs combined, in three times
@@ -165,8 +165,8 @@ def supported_choice(evidence: Evidence, divisions: list[Division], core: Core) 
     low, high = AGREEMENT
     number, seen, runners = divisions[best].k, {divisions[best].k}, []
     numbers = np.array([division.k for division in divisions])
-    rival = evidence.supported() & (abs(numbers - number) > SAME_NUMBER * number)
-    ahead = agreement - float(evidence.agreement[rival].max(initial=0.0))
+    rival = abs(numbers - number) > SAME_NUMBER * number
+    ahead = evidence.worth[best] - float(evidence.worth[rival].max(initial=0.0))
     support = evidence.stability * float(np.clip((agreement - low) / (high - low), 0.0, 1.0))
     support *= float(np.clip(0.5 + 0.5 * ahead / CLEAR_LEAD, 0.0, 1.0))
     for i in np.argsort(-evidence.gain, kind="stable"):
