@@ -99,7 +99,10 @@ class CentersMixin(Clusterer):
             for a, b, block in source.blocks(*cut):
                 row_errors(block, labels[a:b], centers, out[a:b])
 
-        with workers(self.n_jobs, enough=len(labels) > FEW_ROWS):
+        if len(labels) <= FEW_ROWS:
+            partial((0, len(labels)))
+            return out
+        with workers(self.n_jobs):
             together(partial, segments(len(labels), 1))
         return out
 

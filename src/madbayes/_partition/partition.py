@@ -18,6 +18,7 @@ from madbayes._partition.bounds import Tally
 from madbayes._partition.prepared_centers import make_groups, prepare
 from madbayes._partition.seeding import spread_rows
 from madbayes._partition.segment import Pass, Proposals, State
+from madbayes._partition.small_lloyd import take_means
 from madbayes._partition.tallies import Report, merge, room_for
 from madbayes._rows.frame import Frame, check_reach, measure, shift_for
 from madbayes._rows.rows import DIRECT_COLUMNS, Cut, Rows, overlaps, segments
@@ -242,23 +243,22 @@ class Partition:
         With `unit`, the mean scaled to length 1, which has the least squared error of all centres
         of length 1.
         """
-        sums, weight, count = self.totals()
-        filled = count > 0
-        if not (weight[filled] > 0).all():  # rounding of very different weights
+        whole, old = self._totals(), np.ascontiguousarray(centers, np.float64)
+        new = np.empty_like(old)
+        saved = take_means(whole.sums, whole.low, whole.count, old, new)
+        if saved < 0.0:  # rounding of very different weights
             self.recount()
-            sums, weight, count = self.totals()
-        new = np.array(centers, dtype=np.float64)
+            whole = self._totals()
+            saved = take_means(whole.sums, whole.low, whole.count, old, new)
         if self.unit:
-            filled &= sums.any(axis=1)
+            sums, weight, count = self.totals()
+            filled = (count > 0) & sums.any(axis=1)
+            new = old.copy()
             new[filled] = directions(sums[filled])
-            old, now = centers[filled], new[filled]
+            old, now = old[filled], new[filled]
             longer = (now**2).sum(axis=1) - (old**2).sum(axis=1)  # first centres are rounded
-            change = weight[filled] @ longer - 2.0 * (sums[filled] * (now - old)).sum()
-            self._add_sse(float(change))
-        else:
-            new[filled] = sums[filled] / weight[filled, None]
-            step2 = ((new[filled] - centers[filled]) ** 2).sum(axis=1)
-            self._add_sse(-float(weight[filled] @ step2))
+            saved = 2.0 * (sums[filled] * (now - old)).sum() - weight[filled] @ longer
+        self._add_sse(-float(saved))
         if self.sse < 1e-5 * self._sse_peak and self._all_assigned():
             self.measure_sse(new)  # differences have cancelled most of the digits of `sse`
         return new

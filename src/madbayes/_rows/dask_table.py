@@ -16,6 +16,7 @@ import numpy as np
 from madbayes._rows.dask_executor import ON_WORKERS, Lost, fetch, keep, lost, remote, task
 from madbayes._rows.rows import (
     ARRANGE_AT_ONCE,
+    ARRANGE_CENTERS,
     Cut,
     Rows,
     Share,
@@ -136,9 +137,9 @@ class DaskRows:
             "are stored, and keep order='given'."
         )
 
-    def arranged(self) -> "DaskRows":
+    def arranged(self, k: int = ARRANGE_CENTERS) -> "DaskRows":
         """In an order in which neighbours are close together, where that pays (`rows.arrange`)."""
-        if not worth_arranging(self.n, self.d):
+        if not worth_arranging(self.n, self.d, k):
             return self
         if self.n > ARRANGE_AT_ONCE:
             order = keep([task(order_within, share) for share in self.shares])

@@ -24,7 +24,7 @@ def read_only(X):
 
 def moments(X, weight, origin, total):
     """Add the weighted sum of X - origin to `total`; return (weight, largest |X - origin|)."""
-    if X.size > SMALL_ARRAY:
+    if X.size > 2**13:
         farthest = np.zeros(len(total))
         return moments_of_many(X, weight, origin, total, farthest), float(farthest.max())
     with np.errstate(over="ignore", invalid="ignore"):
@@ -33,7 +33,8 @@ def moments(X, weight, origin, total):
         if weight.shape[0]:
             shifted *= weight[:, None]
         shifted[0] += total
-        total[:] = np.add.accumulate(shifted, axis=0, out=shifted)[-1]
+        # numpy adds row after row, but a single column in another order
+        total[:] = shifted.sum(axis=0) if X.shape[1] > 1 else in_turn(shifted[:, 0])
     return in_turn(weight) if weight.shape[0] else float(len(X)), float(largest)
 
 

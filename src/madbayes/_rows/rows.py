@@ -24,6 +24,7 @@ NO_WEIGHT = np.empty(0)
 SEGMENT_ROWS = 2**21  # rows of a segment of one that is
 DIRECT_COLUMNS = 6  # up to this many columns plain distances are quicker than matrix products
 ARRANGE_ROWS = 4096  # fewer rows are not worth sorting
+ARRANGE_CENTERS = 16  # for fewer centres no row is worth sorting
 ARRANGE_AT_ONCE = 2**24  # more of them are sorted within their segments
 DISK_VALUES = 2**25  # rows on disk up to this size may be copied into memory
 ARRANGE_VALUES = 2**24  # more values are not copied for that if they are on disk
@@ -106,6 +107,13 @@ class Rows:
         return other
 
     @property
+    def ready(self) -> bool:
+        """Whether blocks are views of X, an array in memory."""
+        X, as_given = self.X, self.permutation is None and not self.unit
+        view = as_given and isinstance(X, np.ndarray) and X.dtype == self.dtype
+        return view and X.flags.c_contiguous and self.in_memory
+
+    @property
     def kept(self) -> bool:
         """Whether blocks are views of float64, which may be kept."""
         X, as_given = self.X, self.permutation is None and not self.unit
@@ -134,9 +142,10 @@ class Rows:
         other.weight = NO_WEIGHT if weight is None else np.ascontiguousarray(weight, np.float64)
         return other
 
-    def arranged(self) -> "Rows":
-        """The rows in an order in which neighbours lie close together, if this saves time."""
-        return arrange(self)
+    def arranged(self, k: int = ARRANGE_CENTERS) -> "Rows":
+        """The rows in an order in which neighbours lie close together, if this saves time when they
+        are assigned to k centres."""
+        return arrange(self) if worth_arranging(self.n, self.d, k) else self
 
     def shuffled(self, rng: np.random.RandomState) -> "Rows":
         """The rows in a random order."""
@@ -303,15 +312,14 @@ def overlaps(old: list[Cut], new: list[Cut]) -> list[list[tuple[int, int, int]]]
 
 
 def arrange(rows: Rows) -> Rows:
-    """Rows in an order in which neighbours lie close together, if this saves time.
+    """Rows in an order in which neighbours lie close together.
 
     This is only for arrays of few columns, whose copy is small, and for algorithms whose result
     does not depend on the order. `order` of the result has the places of the rows in X (None: the
     order is the given one).
     """
     X, (n, d) = rows.X, rows.X.shape
-    stays = rows.sparse or (n * d > ARRANGE_VALUES and on_disk(X))
-    if stays or not worth_arranging(n, d):
+    if rows.sparse or (n * d > ARRANGE_VALUES and on_disk(X)):
         return rows
     X = X[:]
     cuts = [(0, n)] if n <= ARRANGE_AT_ONCE else segments(n, 1)
@@ -322,8 +330,9 @@ def arrange(rows: Rows) -> Rows:
     return moved
 
 
-def worth_arranging(n: int, d: int) -> bool:
-    return d <= DIRECT_COLUMNS and n >= ARRANGE_ROWS
+def worth_arranging(n: int, d: int, k: int) -> bool:
+    """Whether sorting n rows of d columns costs less than comparing them with all of k centres."""
+    return d <= DIRECT_COLUMNS and n >= ARRANGE_ROWS and k >= ARRANGE_CENTERS
 
 
 def spatial_order(X: np.ndarray) -> np.ndarray:

@@ -24,11 +24,12 @@ from madbayes._model.checkpoint import NOT_KEPT, Passes, checkpoint_of
 from madbayes._model.fitting import Options, begin
 from madbayes._model.open_rows import open_rows
 from madbayes._partition.partition import Partition
+from madbayes._partition.small_lloyd import FEW_PRODUCTS, lloyd_at_once
 from madbayes._rows.blocks import rows_at_once
 from madbayes._rows.checks import check_count
 from madbayes._rows.frame import measure_to_fit
 from madbayes._rows.progress import Stage
-from madbayes._rows.row_kernels import distances_to
+from madbayes._rows.row_kernels import distances_to, in_turn
 from madbayes._rows.threads import workers
 from madbayes._search.driver import never_rising
 from madbayes.divergences.estimating import DivergenceMixin
@@ -36,8 +37,6 @@ from madbayes.divergences.fitting import fit_kmeans
 from madbayes.kmeans.search_rows import Clustering
 from madbayes.kmeans.solve import Core, FitInput, bring_here, keep_core, search_fixed
 from madbayes.kmeans.starts import count_starts, first_centers
-
-FEW_PRODUCTS = 2**24  # in a pass, up to which one thread is quicker than several
 
 
 def assign(partition: Partition, centers: np.ndarray) -> int:
@@ -81,6 +80,12 @@ def lloyd(
     n_iter = 0
     if (past := passes.resume(partition)) is not None:
         centers, history, fresh_sums, n_iter = past
+    elif passes is NOT_KEPT or passes.checkpoint is None:
+        limits = max_iter, tol
+        if (found := lloyd_at_once(partition.rows, partition.frame, centers, *limits)) is not None:
+            labels, centers, inertia, history, n_iter, converged = found
+            history = never_rising([*history, inertia], passes=True)
+            return Clustering(labels, centers, inertia, inertia, history, n_iter, converged)
     stage = Stage("k-means", 100)
     while n_iter < max_iter and not converged:
         n_iter += 1
@@ -100,7 +105,7 @@ def lloyd(
             # Fewer rows move from pass to pass, at about the same rate.
             settled = 1 - np.log1p(moved) / np.log1p(partition.rows.n)
             stage.at(int(100 * max(settled, n_iter / max_iter)))
-            shift = float(((new - centers) ** 2).sum())
+            shift = in_turn(((new - centers) ** 2).ravel())
             centers = new
             if shift <= tol:  # 3. hardly anything moves
                 converged = True
@@ -340,7 +345,7 @@ class KMeans(DivergenceMixin, CentersMixin):
 
     def _restart(self, X: Any, rows: Any, k: int, options: Options) -> Clustering:
         """Lloyd's passes from one or more starts; the best."""
-        arranged = rows.arranged()
+        arranged = rows.arranged(k)
         frame = measure_to_fit(arranged)
         file, options = checkpoint_of(self, rows, frame, options)
         starts = count_starts(self.init, self.n_init)
