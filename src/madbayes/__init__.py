@@ -67,35 +67,28 @@ __all__ = [
     "show_progress",
 ]
 
-_HOME = {
-    "AutoCluster": "auto",
-    "BPMeans": "features",
-    "CollapsedBPMeans": "features",
-    "CollapsedDPMeans": "kmeans",
-    "DPMeans": "kmeans",
-    "DPMedoids": "medoids",
-    "DPMixtureGibbs": "gibbs",
-    "EllipticalMeans": "elliptical",
-    "GraphCut": "graph",
-    "HardHDP": "groups",
-    "IBPGibbs": "gibbs",
-    "KFeatures": "features",
-    "KMeans": "kmeans",
-    "KMedoids": "medoids",
-    "KernelDPMeans": "kernel",
-    "KernelHardHDP": "groups",
-    "NeighborCut": "graph",
-    "OnlineDPMeans": "online",
-    "OnlineKMeans": "online",
-    "SpectralDPMeans": "kernel",
-    "StepwiseKFeatures": "features",
-    "TableEncoder": "tables.encoder",
-    "blocks": "_rows.sources",
-    "expected_failed_checks": "_model.sklearn_checks",
-    "explore": "tables.explore",
-    "load": "_storage.saving",
-    "report": "reports",
-    "show_progress": "progress",
+_HOME = {  # where the names are that are no modules
+    name: home
+    for home, names in {
+        "_model.sklearn_checks": "expected_failed_checks",
+        "_rows.sources": "blocks",
+        "_storage.saving": "load",
+        "auto": "AutoCluster",
+        "elliptical": "EllipticalMeans",
+        "features": "BPMeans CollapsedBPMeans KFeatures StepwiseKFeatures",
+        "gibbs": "DPMixtureGibbs IBPGibbs",
+        "graph": "GraphCut NeighborCut",
+        "groups": "HardHDP KernelHardHDP",
+        "kernel": "KernelDPMeans SpectralDPMeans",
+        "kmeans": "CollapsedDPMeans DPMeans KMeans",
+        "medoids": "DPMedoids KMedoids",
+        "online": "OnlineDPMeans OnlineKMeans",
+        "progress": "show_progress",
+        "reports": "report",
+        "tables.encoder": "TableEncoder",
+        "tables.explore": "explore",
+    }.items()
+    for name in names.split()
 }
 
 

@@ -113,7 +113,6 @@ def test_huge_tables_have_more_segments_and_trees_of_sums(monkeypatch):
     monkeypatch.setattr("madbayes._rows.dask_table.ARRANGE_AT_ONCE", 1_000)
     monkeypatch.setattr("madbayes._partition.seeding.SEED_ROWS", 2_000)
     monkeypatch.setattr("madbayes._model.novelty_mixin.MOST_ROWS", 1_500)
-    monkeypatch.setattr("madbayes._model.calibration.MOST_ROWS", 1_500)
     X = blobs(48_000, 3, 6)
     assert len(engine_rows.segments(len(X), 6)) == 46
     one = KMeans(6, random_state=3)

@@ -387,6 +387,26 @@ def test_rows_at_once_change_nothing(monkeypatch):
     np.testing.assert_array_equal(before.cluster_centers_, after.cluster_centers_)
 
 
+def test_small_blocks_end_where_one_large_block_does():
+    X = blobs(6000, 12, 30, 3)
+    whole = OnlineKMeans(30, random_state=0).partial_fit(X)
+    for weight in (None, np.ones(6000)):
+        small, labels = feed(
+            OnlineKMeans(30, random_state=0), X, weight, cuts=range(200, 6000, 200), again=True
+        )
+        order = np.lexsort(small.cluster_centers_.T), np.lexsort(whole.cluster_centers_.T)
+        np.testing.assert_allclose(
+            small.cluster_centers_[order[0]], whole.cluster_centers_[order[1]], rtol=1e-9
+        )
+        assert small.counts_.sum() == small.n_samples_seen_ == 6000
+        kept = labels[2000:4096] == small.predict(X[2000:4096])  # numbers are carried over
+        assert kept.mean() > 0.8
+    # The search comes at the same row, however the rows are cut into blocks of which the first is
+    # the same.
+    other, _ = feed(OnlineKMeans(30, random_state=0), X, cuts=(200, 4095, 4096, 4100))
+    np.testing.assert_array_equal(other.cluster_centers_, small.cluster_centers_)
+
+
 # "auto"
 
 

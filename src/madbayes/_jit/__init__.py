@@ -28,7 +28,6 @@ except (ImportError, AttributeError):  # another Numba: slower, the results are 
 
 # Called before a kernel of this package is compiled: a wait of seconds without a visible cause.
 before_compiling: list[Callable[[], None]] = [] if internals is None else internals.before_compiling
-MAKERS = {"empty", "zeros", "ones", "full", "arange", "copy", "dot"}  # what makes arrays
 
 
 def compiled(**options: Any) -> Callable[[Callable[..., Any]], Any]:
@@ -40,7 +39,8 @@ def compiled(**options: Any) -> Callable[[Callable[..., Any]], Any]:
         options |= {"no_cfunc_wrapper": True, "pipeline_class": internals.Lean}
 
     def decorate(function: Callable[..., Any]) -> Any:
-        counts = not MAKERS.isdisjoint(function.__code__.co_names)
+        makers = {"empty", "zeros", "ones", "full", "arange", "copy", "dot"}  # they make arrays
+        counts = not makers.isdisjoint(function.__code__.co_names)
         own = options if internals is None else options | {"_nrt": counts}
         made = njit(**own)(function)
         if not isinstance(made, Dispatcher):  # NUMBA_DISABLE_JIT: there is nothing to keep

@@ -39,7 +39,6 @@ from madbayes._jit.constants import BUNCH, PANEL
 # Closures and comprehensions, `with`, array expressions, and overloads that ask to be inlined: what
 # needs the first two does not compile, the others are slower without.
 NEEDLESS = {"inline_closure_likes", "with_lifting", "nopython_rewrites", "inline_overloads"}
-SAME = hash(Flags())  # Numba's own is that of the names of all flags
 
 # Called before a kernel of this package is compiled, which is a wait of seconds without a visible
 # cause. Numba has events for that, but its listeners hear the compilations of every package.
@@ -56,7 +55,7 @@ class QuickFlags(Flags):
     __slots__ = ()
 
     def __hash__(self) -> int:
-        return SAME
+        return 0  # Numba's own is that of the names of all flags
 
     def __eq__(self, other: object) -> Any:
         if isinstance(other, QuickFlags):
@@ -269,11 +268,9 @@ def fast_compare(typing, panels, half, panel, last, rows, chosen, first, low1, l
 
 # 3. The cache on the disk
 
-CHECKSUM_BYTES = 4  # bytes of the checksum
-
 
 def checksum(data: bytes) -> bytes:
-    return zlib.crc32(data).to_bytes(CHECKSUM_BYTES, "big")
+    return zlib.crc32(data).to_bytes(4, "big")
 
 
 def is_whole(path: str) -> bool:
@@ -283,7 +280,7 @@ def is_whole(path: str) -> bool:
             data = file.read()
     except OSError:
         return False
-    return len(data) > CHECKSUM_BYTES and checksum(data[:-CHECKSUM_BYTES]) == data[-CHECKSUM_BYTES:]
+    return len(data) > 4 and checksum(data[:-4]) == data[-4:]
 
 
 class CheckedFiles(IndexDataCacheFile):

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from madbayes._model.novelty_mixin import MOST_ROWS, at_most, evenly
+from madbayes._model import novelty_mixin
+from madbayes._model.novelty_mixin import evenly, how_many
 from madbayes._rows.rows import Share
 
 
@@ -26,12 +27,11 @@ def calibrate_shares(model: Any, rows: Any, labels: list[Any]) -> None:
     each = np.array([part[0] for part in seen])  # rows of positive weight, for each share
     total = np.sum([weight for part in seen for weight in part[1]], axis=0)
     counted = each.sum(axis=0)
-    few_rows = counted.sum() <= MOST_ROWS
-    take = counted if few_rows else np.minimum(counted, at_most(counted, MOST_ROWS))
+    take = how_many(counted, novelty_mixin.MOST_ROWS)
     before = list(np.cumsum(each, axis=0) - each)
     parts = executor.ask(draw, rows.shares, labels, before, args=(take, counted))
     X, label, weight = (np.concatenate(column) for column in zip(*parts, strict=True))
-    if not few_rows:
+    if counted.sum() > novelty_mixin.MOST_ROWS:
         order = np.argsort(label, kind="stable")
         X, label, weight = X[order], label[order], weight[order]
     stands_for = counted[label] / take[label]
@@ -54,10 +54,5 @@ def draw(
     """Evenly spaced rows of each cluster, with their labels and weights."""
     weight = share.weights()
     at = np.flatnonzero(weight > 0)
-    label = labels[at]
-    order = np.argsort(label, kind="stable")
-    size = np.bincount(label, minlength=len(before))
-    place = np.empty(at.size, np.int64)
-    place[order] = np.arange(at.size) - (np.cumsum(size) - size)[label[order]]
-    at = at[evenly(before[label] + place, take[label], counted[label])]
+    at = at[evenly(labels[at], before, take, counted)]
     return share.rows.X[at], labels[at], weight[at]

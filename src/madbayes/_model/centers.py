@@ -21,8 +21,6 @@ from madbayes._rows.row_kernels import distances_to, row_errors
 from madbayes._rows.rows import Rows, segments
 from madbayes._rows.threads import together, workers
 
-PREDICTED = 2**24  # values whose bounds are held at a time
-
 
 class CentersMixin(Clusterer):
     """Estimators with `cluster_centers_`."""
@@ -106,33 +104,16 @@ class CentersMixin(Clusterer):
             together(partial, segments(len(labels), 1))
         return out
 
-    def _margins(
-        self, X: Any, labels: np.ndarray, need_gaps: bool
-    ) -> tuple[np.ndarray, np.ndarray | None]:
-        """By products with the centres: ‖x - b‖² - ‖x - a‖² = 2x·(a - b) + ‖b‖² - ‖a‖²."""
-        if need_gaps or type(self)._gaps is not CentersMixin._gaps:
-            return super()._margins(X, labels, need_gaps)
-        source, margin = Rows(X, unit=self._unit), np.zeros(len(labels))
+    def _relative_gaps(self, X: Any, rows: np.ndarray) -> np.ndarray:
+        """By products with the centres: ‖x - c‖² - ‖x‖² = ‖c‖² - 2x·c."""
+        if type(self)._gaps is not CentersMixin._gaps:
+            return super()._relative_gaps(X, rows)
         centers = self._exact_centers()
-        if len(centers) < 2:
-            return margin, None
         middle = centers.mean(axis=0)
         shifted = centers - middle
-        square = (shifted**2).sum(axis=1) / 2
-
-        def partial(cut: tuple[int, int]) -> None:
-            for a, b, block in source.blocks(*cut):
-                for first in range(a, b, 1024):
-                    rows = np.asarray(block[first - a : first - a + 1024], np.float64) - middle
-                    here = np.arange(len(rows)), labels[first : first + len(rows)]
-                    closeness = rows @ shifted.T - square
-                    own = closeness[here]
-                    closeness[here] = -np.inf
-                    margin[first : first + len(rows)] = 2 * (own - closeness.max(axis=1))
-
-        with workers(self.n_jobs, enough=len(labels) > FEW_ROWS) as run:
-            run(partial, segments(len(labels), 1))
-        return margin, None
+        taken = Rows(X, unit=self._unit).take(rows) - middle
+        with workers(1):  # the last digits of a product depend on the threads of BLAS
+            return (shifted**2).sum(axis=1) - 2 * taken @ shifted.T
 
     def _held_out(
         self, X: Any, rows: np.ndarray, label: np.ndarray, weight: np.ndarray, total: np.ndarray
@@ -158,7 +139,7 @@ class CentersMixin(Clusterer):
         """The same for rows and weights that have been checked."""
         centers, n = self._exact_centers(), X.shape[0]
         labels, error = np.empty(n, np.int32), 0.0
-        step = max(4096, PREDICTED // X.shape[1])
+        step = max(4096, 2**24 // X.shape[1])  # rows whose bounds are held at a time
         with workers(self.n_jobs):
             for a in range(0, n, step):
                 b = min(n, a + step)

@@ -29,7 +29,6 @@ CHECKPOINT = Kind(
 )
 SECONDS = 10.0  # between two writes, at least …
 SHARE = 20.0  # … and so many times as long as the last write took
-FREE = ("checkpoint", "n_jobs")  # parameters that change nothing in the result
 
 
 class Checkpoint:
@@ -170,7 +169,8 @@ def check_path(path: Any) -> Path:
 def describe(model: Any, shape: tuple[int, int], dtype: Any, rows: str) -> dict[str, Any]:
     """What a fit is about; `rows` is the fingerprint of the data (`snapshot.fingerprint`)."""
     names = {name: getattr(model, name) for name in model.get_params(deep=False)}
-    given = {name: _plain(value) for name, value in names.items() if name not in FREE}
+    free = "checkpoint", "n_jobs"  # they change nothing in the result
+    given = {name: _plain(value) for name, value in names.items() if name not in free}
     about = {"estimator": type(model).__name__, **given}
     return {**about, "X.shape": list(shape), "X.dtype": str(np.dtype(dtype)), "rows of X": rows}
 

@@ -18,9 +18,6 @@ AUTOMATIC = (  # what only some fits leave
     *("cluster_layers_", "cluster_tree_"),
 )
 
-MANY_ROWS = 50  # rows: below, clusters of a row or two may be meant
-FEW_ROWS = 4  # rows of a cluster, on the average, below which a penalty cannot be meant
-
 
 class Options(NamedTuple):
     """The parameters that estimators share, checked; None where an estimator has not got one."""
@@ -128,7 +125,7 @@ def keep_choice(
 
 def warn_if_tiny(penalty: float, n: int, k: int) -> None:
     """Say so where a number as penalty leaves next to nothing together: often it was meant as k."""
-    if n < MANY_ROWS or k * FEW_ROWS <= n:
+    if n < 50 or 4 * k <= n:  # clusters of a row or two of 50 may be meant; of more they are not
         return
     text = (
         f"penalty={penalty:g} is far below the useful range of these rows: {k} clusters for {n} "

@@ -23,7 +23,6 @@ from madbayes._rows.threads import workers
 MOST_ROWS = 2**17  # rows of the fit that are looked at
 FEW_ROWS = 2**14  # up to which one thread is quicker than several
 COSTS = 2**21  # costs held at a time
-LABELS = 2**18  # labels looked at at a time
 
 
 class Closest(NamedTuple):
@@ -164,7 +163,7 @@ class NoveltyMixin(ABC):
         k, own_rows = self.n_clusters_, total is None
         counted = None if weight is None else weight > 0
         rows, stands_for = drawn(labels, counted, k, most)
-        count = sizes(labels, counted, k)
+        count = block_sizes(labels, counted, k).sum(axis=0)
         w = np.ones(rows.size) if weight is None else weight[rows]
         if total is None:
             cuts = segments(len(labels), 1)  # where they are cut on several machines, too
@@ -233,6 +232,10 @@ class NoveltyMixin(ABC):
         """`_gaps` of the rows `rows` of the fit."""
         return self._gaps(X[rows])
 
+    def _relative_gaps(self, X: Any, rows: np.ndarray) -> np.ndarray:
+        """`_fitted_gaps` up to a number for each row."""
+        return self._fitted_gaps(X, rows)
+
     def _margins(
         self, X: Any, labels: np.ndarray, need_gaps: bool
     ) -> tuple[np.ndarray, np.ndarray | None]:
@@ -244,7 +247,7 @@ class NoveltyMixin(ABC):
         step = max(1, COSTS // k)
         for a in range(0, n if k > 1 else 0, step):
             rows = np.arange(a, min(a + step, n))
-            costs, own = np.asarray(self._fitted_gaps(X, rows), np.float64), labels[rows]
+            costs, own = np.asarray(self._relative_gaps(X, rows), np.float64), labels[rows]
             mine = costs[np.arange(rows.size), own]
             if gaps is not None:
                 np.add.at(gaps, own[own >= 0], (costs - mine[:, None])[own >= 0])
@@ -314,49 +317,48 @@ def least(costs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def in_blocks(n: int, counted: np.ndarray | None) -> Iterator[np.ndarray]:
-    """The rows that count (None: all), some at a time: they may be very many."""
-    for a in range(0, n, LABELS):
-        here = np.arange(a, min(a + LABELS, n))
+    """The rows that count (None: all), 2^18 at a time: they may be very many."""
+    for a in range(0, n, 2**18):
+        here = np.arange(a, min(a + 2**18, n))
         yield here if counted is None else here[counted[here]]
 
 
-def sizes(labels: np.ndarray, counted: np.ndarray | None, k: int) -> np.ndarray:
-    """How many rows that count each cluster has."""
-    count = np.zeros(k, np.int64)
-    for rows in in_blocks(len(labels), counted):
-        count += np.bincount(labels[rows], minlength=k)
-    return count
+def block_sizes(labels: np.ndarray, counted: np.ndarray | None, k: int) -> np.ndarray:
+    """How many rows that count each cluster has, for each block of rows."""
+    blocks = in_blocks(len(labels), counted)
+    return np.array([np.bincount(labels[rows], minlength=k) for rows in blocks])
 
 
 def drawn(
     labels: np.ndarray, counted: np.ndarray | None, k: int, most: int
 ) -> tuple[np.ndarray, np.ndarray]:
     """At most about so many rows, all of small clusters; and how many rows each stands for."""
-    count = sizes(labels, counted, k)
-    if count.sum() <= most:
-        rows = np.concatenate(list(in_blocks(len(labels), counted)))
-        return rows, np.ones(rows.size)
-    take, seen, found = np.minimum(count, at_most(count, most)), np.zeros(k, int), []
-    for rows in in_blocks(len(labels), counted):  # evenly among the rows of each cluster
-        rows = rows[by_label(labels[rows], k)]
-        label, here = labels[rows], np.bincount(labels[rows], minlength=k)
-        place = np.arange(rows.size) - (np.cumsum(here) - here - seen)[label]
-        seen += here
-        found.append(rows[evenly(place, take[label], count[label])])
+    each = block_sizes(labels, counted, k)
+    count, before = each.sum(axis=0), np.cumsum(each, axis=0) - each
+    take = how_many(count, most)
+    blocks = zip(in_blocks(len(labels), counted), before, strict=True)
+    found = [rows[evenly(labels[rows], seen, take, count)] for rows, seen in blocks]
     rows = np.concatenate(found)
-    rows = rows[by_label(labels[rows], k)]
+    if count.sum() > most:
+        rows = rows[by_label(labels[rows], k)]
     return rows, (count / np.maximum(take, 1))[labels[rows]]
 
 
-def at_most(count: np.ndarray, most: int) -> int:
-    """The most rows of one cluster that fit."""
+def how_many(count: np.ndarray, most: int) -> np.ndarray:
+    """How many rows of each cluster to take: at most `most` in all, and all of small clusters."""
     low, high = 1, int(count.max())
-    while low < high:
+    while low < high and count.sum() > most:
         middle = (low + high + 1) // 2
         low, high = (middle, high) if np.minimum(count, middle).sum() <= most else (low, middle - 1)
-    return low
+    return np.minimum(count, high)
 
 
-def evenly(place: np.ndarray, take: np.ndarray, count: np.ndarray) -> np.ndarray:
-    """Which of `count` rows, by their place among them, are among the `take` that are taken."""
-    return (place + 1) * take // count > place * take // count
+def evenly(
+    label: np.ndarray, before: np.ndarray, take: np.ndarray, count: np.ndarray
+) -> np.ndarray:
+    """Which rows to take, evenly among those of each cluster; `before` of them came earlier."""
+    order = by_label(label, len(before))
+    size = np.bincount(label, minlength=len(before))
+    place = np.empty(label.size, np.int64)
+    place[order] = np.arange(label.size) - (np.cumsum(size) - size - before)[label[order]]
+    return (place + 1) * take[label] // count[label] > place * take[label] // count[label]

@@ -2,12 +2,6 @@
 
 from typing import Any
 
-_WEIGHTS = [f"check_sample_weight_equivalence_on_{kind}_data" for kind in ("dense", "sparse")]
-_CLUSTERING = ["check_clustering", "check_clustering(readonly_memmap=True)"]
-
-_STREAMS = ("OnlineKMeans", "OnlineDPMeans")
-_FEATURES = ("KFeatures", "StepwiseKFeatures", "BPMeans", "CollapsedBPMeans")
-
 
 def expected_failed_checks(estimator: Any) -> dict[str, str]:
     """The checks of scikit-learn that are not promised for this estimator, with the reason of each.
@@ -31,31 +25,30 @@ def expected_failed_checks(estimator: Any) -> dict[str, str]:
     check_sample_weight_equivalence_on_sparse_data
     """
     name = type(estimator).__name__
-    failed: dict[str, str] = {}
-    if name in _FEATURES:
-        failed |= dict.fromkeys(
-            _WEIGHTS,
+    weights = clustering = ""  # why checks of weights, or of clusterings, fail
+    if name in ("KFeatures", "StepwiseKFeatures", "BPMeans", "CollapsedBPMeans"):
+        weights = (
             "with repeated rows the search draws other rows, and many allocations fit equally "
-            "well: objectives agree, which of the allocations is found need not",
+            "well: objectives agree, which of the allocations is found need not"
         )
-    elif name in _STREAMS:
-        failed |= dict.fromkeys(
-            _WEIGHTS, "rows come one after another: a row repeated later is not a row of weight 2"
-        )
+    elif name in ("OnlineKMeans", "OnlineDPMeans"):
+        weights = "rows come one after another: a row repeated later is not a row of weight 2"
     elif getattr(estimator, "algorithm", None) == "paper" and name != "KMeans":
-        failed |= dict.fromkeys(
-            _WEIGHTS,
+        weights = (
             "a row of weight 2 opens a cluster when 2d² > λ, two rows of weight 1 only when "
-            "d² > λ, and the printed algorithm depends on the order of the rows",
+            "d² > λ, and the printed algorithm depends on the order of the rows"
         )
     if name == "GraphCut":
-        failed |= dict.fromkeys(
-            _CLUSTERING,
+        clustering = (
             "the check fits rows of points, whatever the pairwise tag says, and GraphCut needs "
-            "the square adjacency of a graph",
+            "the square adjacency of a graph"
         )
     elif getattr(estimator, "metric", None) == "precomputed":
-        failed |= dict.fromkeys(
-            _CLUSTERING, "the check fits rows of points where a matrix of dissimilarities is due"
-        )
-    return failed
+        clustering = "the check fits rows of points where a matrix of dissimilarities is due"
+    reasons = {
+        "check_sample_weight_equivalence_on_dense_data": weights,
+        "check_sample_weight_equivalence_on_sparse_data": weights,
+        "check_clustering": clustering,
+        "check_clustering(readonly_memmap=True)": clustering,
+    }
+    return {check: reason for check, reason in reasons.items() if reason}

@@ -2,7 +2,7 @@
 
 Rows are given by their columns: distances are added up column by column for all rows at a time,
 which the processor does for several rows at once. Each sum is that of `sqdist`, in the same order
-(for fewer than LONG columns).
+(for fewer than 16 columns).
 """
 
 import numpy as np

@@ -18,7 +18,6 @@ from madbayes._rows.blocks import READERS, Blocks
 # Types that are kept and converted block by block; all other types become float64 at once.
 DTYPES = [np.float64, np.float32, np.float16, np.uint8, np.int8, np.uint16, np.int16]
 
-HEAVIEST = 1e100  # the square of the largest weight, times squared distances, must be a number
 DENSE_VALUES = 2**28  # a CSR matrix up to this size may be made dense
 
 
@@ -221,25 +220,36 @@ def check_weight(sample_weight: Any, n: int) -> np.ndarray | None:
     weight = check_array(
         sample_weight, ensure_2d=False, dtype=np.float64, input_name="sample_weight"
     )
+    check_weight_shape(weight, n)
+    check_weight_range(weight.min(), weight.max(), f" at row {weight.argmin()}")
+    return weight
+
+
+def check_weight_shape(weight: Any, n: int) -> None:
     if weight.shape != (n,):
         raise ValueError(
             f"sample_weight.shape={weight.shape} must be {(n,)}: one weight for each row of X."
         )
-    if weight.min() < 0:
+
+
+def check_weight_range(low: float, top: float, where: str = "") -> None:
+    """Raise an error unless weights from `low` to `top` can be used; `where` the lowest one is."""
+    heaviest = 1e100  # the square of the largest weight, times squared distances, must be a number
+    if not np.isfinite(low + top):
+        raise ValueError("Input sample_weight contains NaN or infinity.")
+    if low < 0:
         raise ValueError(
-            f"sample_weight has a negative value ({weight.min():g} at row {weight.argmin()}); "
-            "weights count rows, so they must be >= 0. A weight of 0 leaves the row out."
+            f"sample_weight has a negative value ({low:g}{where}); weights count rows, so they "
+            "must be >= 0. A weight of 0 leaves the row out."
         )
-    top = float(weight.max())
     if top == 0:
         raise ValueError("sample_weight: all weights are zero, so no row is left to fit.")
-    if not 1 / HEAVIEST <= top <= HEAVIEST:
+    if not 1 / heaviest <= top <= heaviest:
         raise ValueError(
-            f"sample_weight reaches {top:.3g}; the largest weight must be between {1 / HEAVIEST:g} "
-            f"and {HEAVIEST:g}, or products of weights leave the range of float64. Divide the "
+            f"sample_weight reaches {top:.3g}; the largest weight must be between {1 / heaviest:g} "
+            f"and {heaviest:g}, or products of weights leave the range of float64. Divide the "
             f"weights (and the penalty) by {top:.0e}."
         )
-    return weight
 
 
 def rows_of_zeros(X: Any) -> np.ndarray:
@@ -259,37 +269,40 @@ def weight_of_directions(
     zero = rows_of_zeros(X)
     if not zero.any():
         return weight
-    if zero.all():
-        raise ValueError(
-            "all rows of X are zeros: they have no direction, so metric='cosine' cannot compare "
-            "them."
-        )
-    if not quiet:
-        warnings.warn(
-            f"{int(zero.sum())} rows of X are all zeros (the first is row {int(np.argmax(zero))}): "
-            "they have no direction, so they are left out of the fit and get the label 0.",
-            stacklevel=3 + up,
-        )
+    check_zeros(int(zero.sum()), len(zero), int(np.argmax(zero)), None if quiet else 4 + up)
     weight = np.where(zero, 0.0, 1.0 if weight is None else weight)
     if weight.max() == 0:
         raise ValueError("the rows of X with a weight > 0 are all zeros: they have no direction.")
     return weight
 
 
-def check_penalty(penalty: Any, *names: str, of: str = "cluster") -> Any:
-    """A positive finite float, or one of the allowed names."""
+def check_zeros(number: int, n: int, first: int, stacklevel: int | None) -> None:
+    """Raise an error if all n rows are zeros, and warn if some are; `first` is one of them."""
+    if number == n:
+        raise ValueError(
+            "all rows of X are zeros: they have no direction, so metric='cosine' cannot compare "
+            "them."
+        )
+    if stacklevel is not None:
+        warnings.warn(
+            f"{number} rows of X are all zeros (the first is row {first}): they have no direction, "
+            "so they are left out of the fit and get the label 0.",
+            stacklevel=stacklevel,
+        )
+
+
+def check_penalty(penalty: Any, *names: str, of: str = "cluster", unit: str = "") -> Any:
+    """A positive finite float, or one of the allowed names. `unit`: if not squared distances."""
     if isinstance(penalty, str) and penalty in names:
         return penalty
     accepted = " or ".join(["a number > 0", *(repr(name) for name in names)])
-    meaning = f"It is the cost of one more {of}, in squared-distance units"
+    meaning = f"It is the cost of one more {of}, in {unit or 'squared-distance units'}"
     if isinstance(penalty, bool) or not isinstance(penalty, Real):
         raise TypeError(f"penalty={penalty!r} must be {accepted}. {meaning}.")
     if not 0 < float(penalty) < np.inf:
         finder = "farthest_first(X, n_clusters)" if of == "cluster" else "feature_path(X)"
-        raise ValueError(
-            f"penalty={penalty!r} must be {accepted}. {meaning}; penalties.{finder} helps to find "
-            "one."
-        )
+        way = "" if unit else f"; penalties.{finder} helps to find one"
+        raise ValueError(f"penalty={penalty!r} must be {accepted}. {meaning}{way}.")
     return float(penalty)
 
 

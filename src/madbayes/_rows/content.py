@@ -18,7 +18,6 @@ import scipy.sparse as sp
 
 from madbayes._rows.rows import DISK_VALUES, on_disk
 
-BLOCK_VALUES = 2**16  # values that are hashed at once: few enough to stay in the cache
 STEPS = 2.0**32  # from the least to the largest value of a column
 ODD = np.uint64(0x9E3779B97F4A7C15)  # 2^64 divided by the golden ratio, odd: spreads small numbers
 
@@ -52,7 +51,7 @@ def hash_rows(X: Any) -> np.ndarray:
     n, d = X.shape
     factor = np.random.default_rng(0).integers(2**63, size=d, dtype=np.uint64) * np.uint64(2)
     factor += np.uint64(1)
-    step = max(1, BLOCK_VALUES // max(d, 1))
+    step = max(1, 2**16 // max(d, 1))  # rows hashed at once: few enough to stay in the cache
     if sp.issparse(X):
         X = X.tocsr()
         low, high = (getattr(X, name)(axis=0).toarray().ravel() for name in ("min", "max"))

@@ -20,8 +20,6 @@ from madbayes._rows.executor import MAX_SEGMENTS, Executor, Function, Items
 from madbayes._rows.rows import overlaps
 from madbayes._rows.threads import count_jobs, workers
 
-LARGE_GRAPH = "distributed.admin.large-graph-warning-threshold"  # centres are part of it
-
 
 class Lost(RuntimeError):
     """The cluster has failed, so the computation cannot go on; the data are not the reason."""
@@ -125,7 +123,8 @@ def large_graphs() -> Any:
     Without a client nobody warns, and no setting is changed: `distributed` may be imported for the
     first time meanwhile, and would replace the settings that have to be restored.
     """
-    return dask.config.set({LARGE_GRAPH: "1 GB"}) if remote() else nullcontext()
+    name = "distributed.admin.large-graph-warning-threshold"
+    return dask.config.set({name: "1 GB"}) if remote() else nullcontext()
 
 
 def pack(*parts: Any) -> tuple:
@@ -179,15 +178,8 @@ def in_words() -> Iterator[None]:
 
 def lost(error: Exception) -> bool:
     """Whether the scheduler or the client is gone."""
-    text = str(error).lower()
-    return type(error).__name__ in CONNECTION or ("client" in text and "closed" in text)
-
-
-CONNECTION = (
-    "CancelledError",
-    "FutureCancelledError",
-    "FuturesCancelledError",
-    "CommClosedError",
-    "SchedulerNotFound",
-    "TimeoutError",
-)
+    text, name = str(error).lower(), type(error).__name__
+    gone = "CommClosedError", "SchedulerNotFound", "TimeoutError"
+    return (
+        name.endswith("CancelledError") or name in gone or ("client" in text and "closed" in text)
+    )

@@ -1,6 +1,5 @@
 """Turn Dask arrays and data frames of any chunks, and weights, into a checked `DaskRows`."""
 
-import warnings
 from itertools import pairwise
 from typing import Any
 
@@ -8,10 +7,9 @@ import dask.array as da
 import numpy as np
 from sklearn.utils.validation import validate_data
 
-from madbayes._rows.checks import DTYPES, HEAVIEST
+from madbayes._rows.checks import DTYPES, check_weight_range, check_weight_shape, check_zeros
 from madbayes._rows.dask_executor import fetch, keep, remote, shares_wanted, task
 from madbayes._rows.dask_table import (
-    SHARE_BYTES,
     DaskRows,
     bundle,
     local_cuts,
@@ -34,7 +32,8 @@ def open_dask(model: Any, X: Any, sample_weight: Any = None, *, unit: bool = Fal
         )
     cuts = segments(n, 1)
     dtype = np.dtype(X.dtype if X.dtype in DTYPES else np.float64)
-    spans = bundle(cuts, max(shares_wanted(), -(-n * X.shape[1] * dtype.itemsize // SHARE_BYTES)))
+    enough = -(-n * X.shape[1] * dtype.itemsize // 2**27)  # 128 MB in a share, at most
+    spans = bundle(cuts, max(shares_wanted(), enough))
     starts = np.r_[0, np.cumsum(chunks)]
     loaded = [
         task(load, block, str(X.dtype), str(dtype), at, int(starts[at]), X.shape[1])
@@ -70,18 +69,9 @@ def weight_directions(table: DaskRows) -> DaskRows:
     """`_rows.checks.weight_of_directions` for a Dask table."""
     zero = table.executor.ask(zeros, table.shares)
     number = sum(each.size for each in zero)
-    if number == table.n:
-        raise ValueError(
-            "all rows of X are zeros: they have no direction, so metric='cosine' cannot compare "
-            "them."
-        )
     if number:
         s = next(s for s, each in enumerate(zero) if each.size)
-        warnings.warn(
-            f"{number} rows of X are all zeros (the first is row {table.spans[s][0] + zero[s][0]})"
-            ": they have no direction, so they are left out of the fit and get the label 0.",
-            stacklevel=5,
-        )
+        check_zeros(number, table.n, int(table.spans[s][0] + zero[s][0]), 6)
     weighted = table.weighted or number > 0
     every = [weighted] * len(zero)
     return table.change(of_directions, zero, every, weighted=weighted, unit=True)
@@ -202,26 +192,11 @@ def spread_weight(sample_weight: Any, n: int, cuts: list[Cut]) -> list[Any]:
     if weight.ndim == 1 and np.isnan(weight.shape[0]):
         weight = weight.copy()
         weight.compute_chunk_sizes()
-    if weight.shape != (n,):
-        raise ValueError(
-            f"sample_weight.shape={weight.shape} must be {(n,)}: one weight for each row of X."
-        )
+    check_weight_shape(weight, n)
     weight = weight.astype(np.float64).rechunk((tuple(b - a for a, b in cuts),))
     pieces = keep(list(weight.to_delayed().ravel()))
     ranges = np.array(fetch([task(low_and_high, piece) for piece in pieces]))
-    low, high = ranges[:, 0].min(), ranges[:, 1].max()
-    if not np.isfinite(low + high):
-        raise ValueError("Input sample_weight contains NaN or infinity.")
-    if low < 0:
-        raise ValueError(
-            f"sample_weight has a negative value ({low:g}); weights count rows, so they must be "
-            ">= 0. A weight of 0 leaves the row out."
-        )
-    if not 1 / HEAVIEST <= high <= HEAVIEST:
-        raise ValueError(
-            f"sample_weight reaches {high:.3g}; the largest weight must be between "
-            f"{1 / HEAVIEST:g} and {HEAVIEST:g}."
-        )
+    check_weight_range(ranges[:, 0].min(), ranges[:, 1].max())
     return pieces
 
 

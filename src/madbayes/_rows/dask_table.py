@@ -26,8 +26,6 @@ from madbayes._rows.rows import (
     worth_arranging,
 )
 
-SHARE_BYTES = 2**27  # bytes of rows in a share, at most, unless a single segment has more
-
 
 @dataclass(frozen=True)
 class DaskRows:

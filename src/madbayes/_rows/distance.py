@@ -9,13 +9,11 @@ import numpy as np
 
 from madbayes._jit import compiled, inner
 
-LONG = 16  # from this many columns on, sums are taken several lanes at a time
-
 
 @inner
 def sqdist(X, i, C, c):
     """Squared distance between row i of X and row c of C, in float64."""
-    if X.shape[1] >= LONG:
+    if X.shape[1] >= 16:  # so many columns that several lanes of a sum at a time are quicker
         return _sqdist_lanes(X, i, C, c)
     total = 0.0
     for j in range(X.shape[1]):

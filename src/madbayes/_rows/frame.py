@@ -7,8 +7,6 @@ import numpy as np
 from madbayes._rows.row_kernels import moments
 from madbayes._rows.rows import Rows, Share
 
-HUGE = 1e30  # the square of this, times any float32, is a float64
-
 
 class Frame(NamedTuple):
     """The mean of the data, and the shift and scale of the kernels; measured once for a fit."""
@@ -60,7 +58,9 @@ def frame_of(centers: np.ndarray, source: Rows) -> Frame | None:
     mean = np.asarray(centers, np.float64).mean(axis=0)
     largest = float(np.abs(centers - mean).max())
     scale = power_of_two(largest)
-    if not np.abs(mean).max() + largest + scale < HUGE:
+    if (
+        not np.abs(mean).max() + largest + scale < 1e30
+    ):  # its square, times any float32, is a float64
         return None
     return Frame(mean, float(source.n), mean, scale)
 

@@ -9,8 +9,6 @@ import numpy as np
 
 from madbayes._rows.blocks import Part, rows_at_once
 
-BATCH_VALUES = 2**21  # rows × columns that are decoded at a time
-
 
 def arrow() -> Any:
     """pyarrow, or an error that says how to install it."""
@@ -68,7 +66,7 @@ class ParquetFile:
         """Rows of the file, or of some row groups, from the first to the last."""
         self._unchanged()
         file = arrow().parquet.ParquetFile(self.path, buffer_size=2**20, pre_buffer=False)
-        size = rows_at_once(self.d, BATCH_VALUES)
+        size = rows_at_once(self.d, 2**21)  # values that are decoded at a time
         start = 0
         for batch in file.iter_batches(
             size, row_groups=groups, columns=self.columns, use_threads=False

@@ -4,8 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-ROWS = 2**13  # rows that are kept at most …
-VALUES = 2**20  # … and values
+ROWS = 2**13  # rows that are kept at most
 
 
 @dataclass
@@ -26,7 +25,7 @@ class Reservoir:
 
     @classmethod
     def empty(cls, d: int) -> "Reservoir":
-        size = max(64, min(ROWS, VALUES // max(d, 1)))
+        size = max(64, min(ROWS, 2**20 // max(d, 1)))  # at most 2^20 values, too
         # Zeros: a saved stream should not hold what was in the memory before.
         return cls(np.zeros((16, d)), np.zeros(16), np.zeros(16), size)
 

@@ -10,7 +10,7 @@ from madbayes._jit.constants import DOWN, UP
 from madbayes._rows.distance import add_row, sqdist
 
 SMALL_ARRAY = 2**16  # values up to which numpy is quick enough, and no kernel has to be compiled
-NONE = np.empty(0)  # no weights, or no room for results
+NO_WEIGHT = np.empty(0)  # all weights are one
 
 
 def read_only(X):
@@ -84,12 +84,12 @@ def add_many_sums(high, low, more, more_low):
 
 def squared_error(X, weight, labels, exact):
     """Σ w ‖x - c‖² of the rows of X to the centres of their labels."""
-    return sum_errors(read_only(X), weight, labels.astype(np.int64, copy=False), exact, NONE)
+    return sum_errors(read_only(X), weight, labels.astype(np.int64, copy=False), exact, NO_WEIGHT)
 
 
 def row_errors(X, labels, exact, out):
     """out[i] = ‖x - c‖² of row i of X to the centre of its label."""
-    sum_errors(X, NONE, labels.astype(np.int64, copy=False), exact, out)
+    sum_errors(X, NO_WEIGHT, labels.astype(np.int64, copy=False), exact, out)
 
 
 @kernel

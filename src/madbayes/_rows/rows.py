@@ -16,18 +16,14 @@ import scipy.sparse as sp
 
 from madbayes._rows.blocks import Blocks, rows_at_once
 from madbayes._rows.executor import HERE, MAX_SEGMENTS
-from madbayes._rows.row_kernels import read_only
+from madbayes._rows.row_kernels import NO_WEIGHT, read_only
 
 Cut = tuple[int, int]  # the first row, and the row behind the last
 
-NO_WEIGHT = np.empty(0)
 SEGMENT_ROWS = 2**21  # rows of a segment of one that is
 DIRECT_COLUMNS = 6  # up to this many columns plain distances are quicker than matrix products
-ARRANGE_ROWS = 4096  # fewer rows are not worth sorting
-ARRANGE_CENTERS = 16  # for fewer centres no row is worth sorting
 ARRANGE_AT_ONCE = 2**24  # more of them are sorted within their segments
 DISK_VALUES = 2**25  # rows on disk up to this size may be copied into memory
-ARRANGE_VALUES = 2**24  # more values are not copied for that if they are on disk
 
 
 class Rows:
@@ -319,7 +315,7 @@ def arrange(rows: Rows) -> Rows:
     order is the given one).
     """
     X, (n, d) = rows.X, rows.X.shape
-    if rows.sparse or (n * d > ARRANGE_VALUES and on_disk(X)):
+    if rows.sparse or (n * d > 2**24 and on_disk(X)):  # too many values for a copy
         return rows
     X = X[:]
     cuts = [(0, n)] if n <= ARRANGE_AT_ONCE else segments(n, 1)
@@ -332,7 +328,7 @@ def arrange(rows: Rows) -> Rows:
 
 def worth_arranging(n: int, d: int, k: int) -> bool:
     """Whether sorting n rows of d columns costs less than comparing them with all of k centres."""
-    return d <= DIRECT_COLUMNS and n >= ARRANGE_ROWS and k >= ARRANGE_CENTERS
+    return d <= DIRECT_COLUMNS and n >= 4096 and k >= 16
 
 
 def spatial_order(X: np.ndarray) -> np.ndarray:

@@ -23,7 +23,6 @@ from threadpoolctl import ThreadpoolController
 
 Run = Callable[[Callable[[Any], Any], Iterable[Any]], list[Any]]
 QUICK = 2**14  # values: work on fewer is so quick that it need not be interruptible
-LATEST = 0.5  # seconds that an interrupted fit waits for its threads (they may be compiling)
 
 
 class _SingleThreadedBlas:
@@ -181,7 +180,7 @@ def _wait_for(futures: list[Any], stop: np.ndarray) -> list[Any]:
         stop[0] |= interrupted
         for future in futures:  # cancel what has not started
             future.cancel()
-        wait(futures, timeout=LATEST if interrupted else None)
+        wait(futures, timeout=0.5 if interrupted else None)  # seconds: threads may be compiling
         raise
 
 

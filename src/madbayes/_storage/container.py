@@ -23,9 +23,6 @@ import numpy as np
 
 MARK = b"sha256:"
 COMMENT = len(MARK) + 64
-LOCAL_HEADER = 30  # bytes of a zip member before its name
-KINDS = "biufcUSMm"  # of arrays: numbers, text and dates
-PICKLES = (b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05", b"cnumpy", b"ccopy_reg")
 
 
 class Kind(NamedTuple):
@@ -116,7 +113,7 @@ def read(
     """The header and the arrays of a file that `write` made, or `Refused`."""
     head = stream.read(8)
     size = stream.seek(0, os.SEEK_END)
-    if head.startswith(PICKLES):
+    if head[:1] == b"\x80" or head.startswith((b"cnumpy", b"ccopy_reg")):
         raise Refused(f"is a pickle, which could run any code when read. Save with {kind.maker}.")
     if not head.startswith(b"PK\x03\x04"):
         raise Refused(f"is not a {kind.what}: files written by {kind.maker} are npz files.")
@@ -155,7 +152,7 @@ def _no_overlap(archive: zipfile.ZipFile, members: list[zipfile.ZipInfo]) -> Non
     """Members lie one after another before the directory, so together they are in the file once."""
     starts = [member.header_offset for member in members]
     for member, end in zip(members, [*starts[1:], archive.start_dir], strict=True):
-        room = end - member.header_offset - LOCAL_HEADER - len(member.filename)
+        room = end - member.header_offset - 30 - len(member.filename)  # 30 bytes before the name
         if not 0 <= member.compress_size == member.file_size <= room:
             raise Refused(f"holds {member.filename} over other parts of the file. It was forged.")
 
@@ -176,7 +173,7 @@ def _array(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> np.ndarray:
     array = array.astype(
         array.dtype.newbyteorder("="), copy=False
     )  # from a machine of another kind
-    if array.dtype.kind not in KINDS:
+    if array.dtype.kind not in "biufcUSMm":  # numbers, text and dates
         raise Refused(f"holds an array of the type {dtype}, which no model has.")
     if array.dtype.kind == "U" and array.size and array.itemsize:
         flat = np.ascontiguousarray(array).reshape(-1)

@@ -26,8 +26,6 @@ from madbayes._storage.registry import find_class
 from madbayes._storage.schema import check
 from madbayes._storage.values import Unfit
 
-SPARSE = {"csr": ("data", "indices", "indptr"), "csc": ("data", "indices", "indptr")}
-
 
 class Encoder:
     """Values into trees; the arrays collect in `arrays`, each once."""
@@ -48,18 +46,19 @@ class Encoder:
             return self._container(value, name)
         if isinstance(value, (np.ndarray, np.generic)) or is_spread(value):
             return self._array(value, name)
-        if sp.issparse(value) and value.format in SPARSE:
-            parts = {part: self._array(getattr(value, part), name) for part in SPARSE[value.format]}
+        if sp.issparse(value) and value.format in ("csr", "csc"):
+            names = "data", "indices", "indptr"
+            parts = {part: self._array(getattr(value, part), name) for part in names}
             kind = "sparse" if isinstance(value, sp.sparray) else "spmatrix"
             return {"$": kind, "format": value.format, "shape": list(value.shape), **parts}
         if isinstance(value, np.dtype) and value.names is None and not value.hasobject:
             return {"$": "dtype", "text": value.str}
         if isinstance(value, cKDTree):  # built again from its points, which gives the same tree
             return {"$": "tree", "points": self._array(np.asarray(value.data), name)}
-        if isinstance(value, (np.random.RandomState, np.random.Generator)):
-            return self._generator(value, name)
-        if type(value).__module__.startswith("pandas.") and hasattr(value, "to_frame"):
-            return self._series(value, name)
+        if isinstance(value, np.random.RandomState):
+            return {"$": "RandomState", "state": self.encode(value.get_state(legacy=False), name)}
+        if isinstance(value, np.random.Generator):
+            return {"$": "Generator", "state": self.encode(value.bit_generator.state, name)}
         if find_class(type(value).__name__) is type(value):
             return self._part(value, name)
         raise TypeError(_cannot(value, name))
@@ -90,18 +89,6 @@ class Encoder:
             self._known[id(value)] = len(self.arrays)
             self.arrays.append(array)
         return {"$": kind, "number": self._known[id(value)]}
-
-    def _generator(self, value: Any, name: str) -> Any:
-        if isinstance(value, np.random.RandomState):
-            state = value.get_state(legacy=False)
-            return {"$": "RandomState", "state": self.encode(state, name)}
-        state = value.bit_generator.state
-        return {"$": "Generator", "state": self.encode(state, name)}
-
-    def _series(self, value: Any, name: str) -> Any:
-        index, values = value.index.to_numpy(), value.to_numpy()
-        parts = {"index": self._array(index, name), "values": self._array(values, name)}
-        return {"$": "series", **parts, "name": self.encode(value.name, name)}
 
     def _part(self, value: Any, name: str) -> Any:
         tree: dict[str, Any] = {"class": type(value).__name__}
@@ -162,9 +149,9 @@ def _objects(tree: Any, inner: Callable[[Any], Any], arrays: Any) -> np.ndarray:
 
 def _sparse(tree: Any, inner: Callable[[Any], Any], arrays: Any) -> Any:
     """Sums over such a matrix index by what it holds, so that has to be in range."""
-    if tree["format"] not in SPARSE:
+    if tree["format"] not in ("csr", "csc"):
         raise Unfit(f"it holds a sparse matrix of the unknown format {tree['format']!r:.40}")
-    data, indices, indptr = (inner(tree[part]) for part in SPARSE[tree["format"]])
+    data, indices, indptr = (inner(tree[part]) for part in ("data", "indices", "indptr"))
     shape = tuple(tree["shape"])
     rows, columns = shape if tree["format"] == "csr" else shape[::-1]
     for part in (indices, indptr):

@@ -6,8 +6,6 @@ from html import escape
 from importlib import metadata
 from typing import Any
 
-BOX = "font-family:sans-serif;margin:0 0 6px;padding:6px 10px;border-left:4px solid #009E73"
-
 
 class ShownMixin:
     """Adds the number of groups, the evidence for it and a link to its page to the HTML of an
@@ -46,11 +44,11 @@ def documentation() -> str:
 
 def _found(model: Any) -> str:
     """One paragraph; nothing before a fit."""
-    evidence = getattr(model, "evidence_", None)
-    if evidence is not None:
-        return f'<div style="{BOX}">{escape(evidence.describe())}</div>'
-    for name, what in (("n_components_", "feature"), ("n_clusters_", "cluster")):
+    text = ""
+    for name, what in (("n_clusters_", "cluster"), ("n_components_", "feature")):
         if (number := getattr(model, name, None)) is not None:
             text = f"{number} {what}{'' if number == 1 else 's'}"
-            return f'<div style="{BOX}">{text}</div>'
-    return ""
+    if (evidence := getattr(model, "evidence_", None)) is not None:
+        text = escape(evidence.describe())
+    box = "font-family:sans-serif;margin:0 0 6px;padding:6px 10px;border-left:4px solid #009E73"
+    return f'<div style="{box}">{text}</div>' if text else ""

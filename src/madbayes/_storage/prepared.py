@@ -10,8 +10,6 @@ import numpy as np
 
 from madbayes._storage.saving import SaveMixin
 
-BLOCK = 65_536  # rows scaled at a time
-
 
 @dataclass(frozen=True)
 class Column:
@@ -113,7 +111,7 @@ def scale_rows(
 ) -> np.ndarray:
     """(X - mean) / scale block by block, in the type of X; `out` may be X itself."""
     out = np.empty(X.shape, X.dtype if X.dtype.kind == "f" else np.float64) if out is None else out
-    for start in range(0, len(X), BLOCK):
-        rows = slice(start, start + BLOCK)
+    for start in range(0, len(X), 2**16):
+        rows = slice(start, start + 2**16)
         out[rows] = (X[rows] - mean) / scale
     return out

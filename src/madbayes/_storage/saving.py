@@ -25,7 +25,6 @@ from madbayes._storage.values import Unfit
 MODEL = Kind(
     "madbayes model", 2, "madbayes model", "model.save", "Copy it again, or save the model again."
 )
-MAX_BYTES = 2**32
 MODELS = (*ESTIMATORS, "Prepared", "TablePipeline")
 
 
@@ -105,7 +104,7 @@ def save(model: Any, path: str | os.PathLike[str]) -> None:
     write(path, header, encoder.arrays)
 
 
-def load(path: str | os.PathLike[str], *, max_bytes: int = MAX_BYTES) -> Any:
+def load(path: str | os.PathLike[str], *, max_bytes: int = 2**32) -> Any:
     """The model that was saved to a file.
 
     Nothing in the file is executed or imported. A file that was not written by `model.save`, was

@@ -16,7 +16,7 @@ nowhere may hold anything that a file can hold: no code of this package uses it.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import fields, is_dataclass
 from typing import Any, get_type_hints
 
 import numpy as np

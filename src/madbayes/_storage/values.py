@@ -1,8 +1,8 @@
 """The words in which `schema` describes values: numbers, shapes, text and what is made of them.
 
-Each word is a function that returns a check, `check(value, name, sizes)`, which raises `Unfit` for a
-value that is none. `sizes` holds what the letters in shapes stand for, and learns those that are met
-for the first time.
+Each word is a function that returns a check, `check(value, name, sizes)`, which raises `Unfit` for
+a value that is none. `sizes` holds what the letters in shapes stand for, and learns those that are
+met for the first time.
 """
 
 from collections.abc import Callable

@@ -21,7 +21,6 @@ Metric = str | Callable[[np.ndarray, np.ndarray], float]
 # matrices, whose last digits depend on the shape of the matrices and on the processor.
 DIRECT = ("euclidean", "l2", "nan_euclidean", "sqeuclidean", "cosine")
 MATRIX_GIB = 8  # the largest matrix that is made
-POINTS = 32  # points at a time
 ROUNDING = 1e-6  # a negative value of at most this share of the largest is zero
 
 
@@ -99,12 +98,12 @@ def matrix(X: Any, metric: Metric, params: dict[str, Any]) -> np.ndarray:
     D = np.empty((n, n), dtype=source.dtype)
 
     def partial(first: int) -> None:
-        chosen = np.arange(first, min(first + POINTS, n))
+        chosen = np.arange(first, min(first + 32, n))
         part = direct(source, first, n, source.take(chosen), metric)
         D[chosen, first:] = part
         D[first:, chosen] = part.T
 
-    together(partial, range(0, n, POINTS))
+    together(partial, range(0, n, 32))
     return frozen(checked(D, metric))
 
 

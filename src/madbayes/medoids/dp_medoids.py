@@ -20,13 +20,12 @@ location problems").
 what a whole cluster repays for the search, what one row repays for the printed algorithm.
 """
 
-from numbers import Real
 from typing import Any, Literal, Self
 
 import numpy as np
 
 from madbayes._model.fitting import Options, begin, keep_choice, warn_if_unfinished
-from madbayes._rows.checks import check_weight
+from madbayes._rows.checks import check_penalty, check_weight
 from madbayes._rows.threads import patient
 from madbayes._search.number import printed_number
 from madbayes.howmany.staircase import Staircase
@@ -191,7 +190,8 @@ class DPMedoids(MedoidsMixin):
         """Cluster the rows of X (or those that the matrix X is about)."""
         X = check_dissimilar(self, X)
         weight = check_weight(sample_weight, X.shape[0])
-        check_cost(self.penalty)
+        unit = "the unit of the metric (so a squared distance only for sqeuclidean)"
+        check_penalty(self.penalty, "auto", "farthest-first", unit=unit)
         options = begin(self, "auto", "farthest-first")
         penalty, path = 0.0, None
 
@@ -240,17 +240,3 @@ class DPMedoids(MedoidsMixin):
             return follow(penalty), penalty, path
         result, penalty = search_number(D, w, number, penalty, options, cap=cap)
         return result, penalty, path
-
-
-def check_cost(penalty: Any) -> None:
-    """As `check_penalty`, but the unit is that of the metric."""
-    if isinstance(penalty, str) and penalty in ("auto", "farthest-first"):
-        return
-    text = (
-        f"penalty={penalty!r} must be a number > 0, 'auto' or 'farthest-first'. It is the cost of "
-        "one more cluster, in the unit of the metric (so a squared distance only for sqeuclidean)."
-    )
-    if isinstance(penalty, bool) or not isinstance(penalty, Real):
-        raise TypeError(text)
-    if not 0 < float(penalty) < np.inf:
-        raise ValueError(text)

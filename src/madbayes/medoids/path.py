@@ -22,8 +22,6 @@ from madbayes.medoids.search import assign, grow, paid, swap
 
 SAMPLE = 2000  # rows that "auto" looks at
 HALF = 600  # of these, rows of a half that medoids are taken from
-CUT_ROWS = 2000  # rows halved altogether, over the repeated cuts of a small sample
-MIN_ROWS = 12  # fewer cannot be halved and tested
 SQUARED = ("sqeuclidean", "cosine")  # metrics that are squared distances
 
 
@@ -78,7 +76,7 @@ def votes(
     n = len(D)
     h = n // 2
     found: dict[int, list[np.ndarray]] = {}
-    cuts = int(np.clip(CUT_ROWS // n, 1, 8))
+    cuts = int(np.clip(SAMPLE // n, 1, 8))  # a small sample is cut again and again
     for _ in range(cuts):
         order = rng.permutation(n)
         for mine, held in ((order[:h], order[h : 2 * h]), (order[h : 2 * h], order[:h])):
@@ -121,7 +119,7 @@ def find_path(
     errors = np.array([error for _, error in steps]) * scale
     path = Staircase.build(np.arange(1, len(errors) + 1), errors)
     known = path.number < len(errors) if errors[-1] > 0 and len(errors) < n else path.number > 0
-    tests = votes(D, weight, high, rng, squared=squared) if n >= MIN_ROWS and high > 1 else {}
+    tests = votes(D, weight, high, rng, squared=squared) if n >= 12 and high > 1 else {}
     scores = {1: 0.0, **{k: score(z) for k, z in tests.items()}}
     widths = dict(zip(path.number[known].tolist(), path.widths()[known].tolist(), strict=True))
     return choose(path, scores, tests, widths, low, min(high, len(errors)), n)

@@ -26,10 +26,7 @@ from madbayes._search.number import between
 from madbayes.medoids import medoid_kernels as kernels
 from madbayes.medoids.dissimilarity import paid
 
-TRIALS = 16  # renewals in vain before the search ends, and for each medoid …
-TRIALS_PER_MEDOID = 2  # … so many more
 WORK = 4e7  # pairs of rows that all of these may look at, roughly; many rows are left as they are
-TAKEN = 3  # medoids taken away at most
 
 
 @dataclass(frozen=True)
@@ -105,7 +102,8 @@ def renew(
         return found
     order = np.argsort(patient(kernels.totals, D, weight), kind="stable")  # not that of storage
     while found.converged:
-        if vain >= effort * min(TRIALS + TRIALS_PER_MEDOID * len(found.rows), WORK / n**2):
+        trials = 16 + 2 * len(found.rows)  # renewals in vain before the search ends
+        if vain >= effort * min(trials, WORK / n**2):
             break
         start = others(D, weight, found.rows, order, cap, random_state)
         new = swap(D, weight, start, max_iter=max_iter, cap=cap, penalty=penalty)
@@ -130,7 +128,7 @@ def others(
     medoids = order[np.isin(order, medoids)]
     first = medoids[random_state.randint(k)]
     medoids = medoids[np.argsort(D[first, medoids], kind="stable")]
-    taken = put = random_state.randint(1, min(TAKEN, k) + 1)
+    taken = put = random_state.randint(1, min(3, k) + 1)
     if cap is not None:
         put = int(np.clip(taken + random_state.randint(-1, 2), 1, cap - k + taken))
     start = medoids[taken:]

@@ -32,10 +32,7 @@ from madbayes.howmany.staircase import Staircase
 from madbayes.kmeans.dense_space import DenseSpace, draw
 
 SAMPLE = 8192  # rows kept for "how many"
-LEAST = 64  # … also with a short half-life
 BUFFER = 4096  # rows that wait to be reduced
-SMALL = 512  # small clusters, at least; PER_CLUSTER for each cluster
-PER_CLUSTER = 16
 
 
 @dataclass
@@ -95,7 +92,7 @@ def keep_sample(summary: Summary, rows: np.ndarray, w: np.ndarray, keys: np.ndar
     keys = np.r_[summary.keys, keys]
     keep, size = np.arange(len(keys)), SAMPLE
     if summary.half_life:  # as many as count for something: more would be the old ones
-        size = min(size, max(LEAST, int(summary.half_life)))
+        size = min(size, max(64, int(summary.half_life)))
     if len(keys) > size:
         keep = np.sort(np.argpartition(-keys, size - 1)[:size])
     summary.sample = np.vstack([summary.sample, rows])[keep]
@@ -105,7 +102,7 @@ def keep_sample(summary: Summary, rows: np.ndarray, w: np.ndarray, keys: np.ndar
 
 def reduce(summary: Summary) -> None:
     """1. Fewer small clusters; the centres follow."""
-    size = max(SMALL, PER_CLUSTER * len(summary.centers))
+    size = max(512, 16 * len(summary.centers))  # enough of them in each cluster to divide it
     P, w = summary.points, summary.weights
     labels, _, _ = lloyd(P, draw(P, w, size, summary.rng), w, 2, unit=summary.unit)
     _, labels = np.unique(labels, return_inverse=True)

@@ -52,7 +52,7 @@ class OnlineMixin(CentersMixin, ABC):
         first = not hasattr(self, "_stream")
         X, weight = self._rows_to_fit(X, sample_weight, reset=first)
         stream = self._begin(X, weight, None if first else self._stream)
-        labels, error = self._follow(stream, X, weight)
+        labels, error = self._follow_block(stream, X, weight)
         self._publish(stream, X)
         early = np.flatnonzero(labels < 0)  # rows of weight 0 before the first cluster
         if early.size:
@@ -105,6 +105,12 @@ class OnlineMixin(CentersMixin, ABC):
         w = np.ones(len(places)) if weight is None else weight
         here = np.bincount(places, w, minlength=self.n_clusters_)
         self._calibrate(X, places, weight, total=np.maximum(self.counts_, here))
+
+    def _follow_block(
+        self, stream: Stream, X: Any, weight: np.ndarray | None
+    ) -> tuple[np.ndarray, float]:
+        """The labels and the squared error of the rows of one block on arrival."""
+        return self._follow(stream, X, weight)
 
     def _follow(
         self,

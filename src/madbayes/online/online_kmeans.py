@@ -4,9 +4,11 @@ import warnings
 from typing import Any, Self
 
 import numpy as np
+from scipy.optimize import linear_sum_assignment
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
+from madbayes._partition.lloyd import nearest
 from madbayes._partition.seeding import kmeans_plus_plus
 from madbayes._rows.checks import check_choice, check_count
 from madbayes._rows.rows import Rows
@@ -14,8 +16,6 @@ from madbayes._rows.threads import workers
 from madbayes.kmeans.kmeans import KMeans
 from madbayes.online.base import OnlineMixin
 from madbayes.online.stream import Rule, Stream
-
-START_ROWS = 4_096  # rows that "search" divides before the stream begins
 
 
 class OnlineKMeans(OnlineMixin):
@@ -32,11 +32,13 @@ class OnlineKMeans(OnlineMixin):
             default="search"
         The first centres. "search": the centres that `KMeans` finds in the first block (its first
         4,096 rows), with the weight of their rows; as "first" where the block has fewer than
-        `n_clusters` distinct rows. "first": the first `n_clusters` distinct rows of the stream;
-        until then there are fewer clusters, and only equal rows share one. "k-means++": rows of X
-        drawn far from each other, for `partial_fit` out of the first block, which must be large
-        enough. Drawn or given centres weigh nothing: the first row that comes to such a centre
-        replaces it (unless `step` is constant).
+        `n_clusters` distinct rows. After smaller blocks, they are found again from the first 4,096
+        rows of the stream (fewer from 256 columns on: 2^20 values) as soon as these have come.
+        "first": the first `n_clusters` distinct rows of the stream; until then there are fewer
+        clusters, and only equal rows share one. "k-means++": rows of X drawn far from each other,
+        for `partial_fit` out of the first block, which must be large enough. Drawn or given centres
+        weigh nothing: the first row that comes to such a centre replaces it (unless `step` is
+        constant).
     step : "mean" or float in (0, 1], default="mean"
         How far a centre moves towards a row. "mean" is w/W, the row's share in the weight of its
         cluster: the centre is the mean of the rows that came to it. A constant follows a drifting
@@ -166,24 +168,60 @@ class OnlineKMeans(OnlineMixin):
     def _searched(self, stream: Stream, X: Any, weight: np.ndarray | None, k: int) -> Stream:
         """The centres of the first rows by `KMeans`; these rows have passed by then."""
         rows = np.arange(X.shape[0]) if weight is None else np.flatnonzero(weight > 0)
-        rows = rows[:START_ROWS]
-        first = Rows(X).take(rows)
-        if len(rows) < k or len(np.unique(first, axis=0)) < k:
-            return stream
-        model = KMeans(
-            k, algorithm="search", random_state=check_random_state(self.random_state), n_jobs=1
-        ).fit(first, sample_weight=None if weight is None else weight[rows])
-        stream.centers[:] = stream.exact[:] = model.cluster_centers_
+        rows = rows[: self._start_rows(stream)]
         w = np.ones(len(rows)) if weight is None else weight[rows]
-        half_life = self._rule().half_life
-        if half_life:
-            w = w * 0.5 ** ((len(rows) - 1 - np.arange(len(rows))) / half_life)
-        stream.weights[:] = np.bincount(model.labels_, w, minlength=k)
-        stream.last[:] = len(rows) - 1
-        stream.ids[:] = np.arange(k)
-        stream.k = stream.opened = k
-        stream.seen, stream.passed = len(rows), (rows, float(model.inertia_))
+        error = self._search(stream, Rows(X).take(rows), w)
+        if error is not None:
+            stream.seen, stream.passed = len(rows), (rows, error)
         return stream
+
+    def _start_rows(self, stream: Stream) -> int:
+        """How many rows the search divides at most; the sample of a stream still holds them all."""
+        return min(4096, stream.sample.size)
+
+    def _search(self, stream: Stream, X: np.ndarray, weight: np.ndarray) -> float | None:
+        """Let the centres be those that `KMeans` finds in X, the first rows of the stream.
+
+        Returns their squared error, or None where X has fewer different rows than clusters.
+        """
+        k, half_life, n = len(stream.centers), self._rule().half_life, len(X)
+        if n < k or len(np.unique(X, axis=0)) < k:
+            return None
+        rng = check_random_state(self.random_state)
+        model = KMeans(k, algorithm="search", random_state=rng, n_jobs=1)
+        model.fit(X, sample_weight=weight)
+        if half_life:
+            weight = weight * 0.5 ** ((n - 1 - np.arange(n)) / half_life)
+        number = np.arange(k)
+        if stream.k:  # a centre keeps its number as far as its rows stay together
+            shared = np.zeros((k, k))
+            np.add.at(shared, (nearest(X, stream.centers[: stream.k]), model.labels_), weight)
+            number = linear_sum_assignment(-shared)[1]
+        stream.centers[:] = stream.exact[:] = model.cluster_centers_[number]
+        stream.weights[:] = np.bincount(model.labels_, weight, minlength=k)[number]
+        stream.low[:], stream.last[:], stream.ids[:] = 0.0, n - 1, np.arange(k)
+        stream.k = stream.opened = k
+        return float(model.inertia_)
+
+    def _follow_block(
+        self, stream: Stream, X: Any, weight: np.ndarray | None
+    ) -> tuple[np.ndarray, float]:
+        """Small first blocks say little about the clusters: search again after enough rows."""
+        left = self._start_rows(stream) - stream.seen
+        counted = np.arange(X.shape[0]) if weight is None else np.flatnonzero(weight > 0)
+        searches = isinstance(self.init, str) and self.init == "search" and stream.passed is None
+        if not (searches and 0 < left <= counted.size):
+            return self._follow(stream, X, weight)
+        cut = int(counted[left - 1]) + 1
+        before, after = (None, None) if weight is None else (weight[:cut], weight[cut:])
+        labels, error = self._follow(stream, X[:cut], before)
+        sample = stream.sample
+        with workers(1):
+            self._search(stream, sample.rows[: sample.held], sample.weight[: sample.held])
+        if cut == X.shape[0]:
+            return labels, error
+        more, rest = self._follow(stream, X[cut:], after)
+        return np.concatenate([labels, more]), error + rest
 
     def _rule(self) -> Rule:
         step, half_life = self._steps()

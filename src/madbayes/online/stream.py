@@ -31,7 +31,6 @@ from madbayes._rows.threads import patient
 from madbayes.online.stream_kernels import follow_rows
 
 MANY_VALUES = 512  # from so many values in all centres on, a matrix product pays
-PRODUCT = 2**17  # distances found by one product
 DIFFERENCES_AT_ONCE = 2**26  # differences that one call of the kernel looks at
 
 
@@ -123,7 +122,7 @@ def follow(
             stop = min(stop, first + max(due - before, 1))
         near, wrong, scale, drift = np.empty((0, 0), np.float32), NO_WEIGHT, 1.0, NO_WEIGHT
         if d > DIRECT_COLUMNS and k * d >= MANY_VALUES and stop - first > 1:
-            stop = min(stop, first + max(32, min(512, PRODUCT // k)))
+            stop = min(stop, first + max(32, min(512, 2**17 // k)))  # rows of one product
             near, wrong, scale = squared_distances(X[first:stop], stream.centers[:k])
             drift = np.zeros(k)
         while first < stop:

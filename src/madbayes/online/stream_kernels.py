@@ -10,8 +10,6 @@ import numpy as np
 from madbayes._jit import kernel
 from madbayes._rows.distance import sqdist
 
-SLACK = 1 + 1e-9  # for the rounding of `bound`
-
 
 @kernel
 def follow_rows(X, w, z, k, limit, seen, C, M, low, W, last, near, error, scale, drift, rule):
@@ -39,8 +37,8 @@ def follow_rows(X, w, z, k, limit, seen, C, M, low, W, last, near, error, scale,
         reach, guess = np.sqrt(best), q
         for c in range(k):
             if c < known:
-                bound = scale * (reach + drift[c])
-                if c == guess or near[i, c] - error[i] > SLACK * bound * bound:
+                bound = scale * (reach + drift[c]) * (1 + 1e-9)  # it is rounded
+                if c == guess or near[i, c] - error[i] > bound * bound:
                     continue
             d2 = sqdist(X, i, C, c)
             if d2 < best or (d2 == best and c < q):
