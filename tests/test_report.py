@@ -406,7 +406,7 @@ def test_two_sentences_say_what_was_found(tmp_path):
     model = madbayes.DPMeans(random_state=0).fit(X)
     madbayes.report(model, X, tmp_path / "r.html")
     text = (tmp_path / "r.html").read_text("utf-8")
-    assert "The 100 rows of 4 columns fall into 4 clusters (25, 25, 25 and 25)." in text
+    assert "The 100 rows of 4 columns fall into 4 clusters (25 each)." in text
     assert "The data support this number clearly." in text
     noise = rng.normal(size=(200, 3))
     madbayes.report(madbayes.DPMeans(random_state=0).fit(noise), noise, tmp_path / "n.html")

@@ -85,7 +85,6 @@ class Reading(Bundle):
     na: NA = None
     skip_rows: SkipRows = 0
     sheet: Annotated[str | None, opt("NAME", "The sheet of an Excel file to read.")] = None
-    drop_missing: Annotated[bool, flag("--drop-missing", "", hidden=True)] = False
 
     def check(self) -> "Reading":
         """Complain about the options before a large file is read."""
@@ -96,10 +95,6 @@ class Reading(Bundle):
             if value not in known:
                 raise UserError(f"{option} {value} should be one of {', '.join(known)}.")
         return self
-
-    @property
-    def gaps(self) -> str:
-        return "drop" if self.drop_missing else self.missing
 
 
 @dataclass(frozen=True)

@@ -79,12 +79,12 @@ def load_model(path: Path) -> TablePipeline:
     except (ValueError, OSError) as error:
         raise UserError(str(error)) from error
     if isinstance(model, TableEncoder):
-        raise UserError(f"{path} is a TableEncoder, which prepares tables and knows no clusters.")
+        raise UserError(f"{path} is a TableEncoder, which prepares tables and has no clusters.")
     if not isinstance(model, TablePipeline):
         model = as_pipeline(model)
     inner = model.estimator
     if not hasattr(inner, "predict") and not hasattr(inner, "components_"):
-        raise UserError(f"{path} is a {type(inner).__name__}, which knows no new rows.")
+        raise UserError(f"{path} is a {type(inner).__name__}, which cannot predict new rows.")
     return model
 
 

@@ -41,7 +41,7 @@ def load_task(
     if getattr(estimator, "metric", "euclidean") != "euclidean" and scale == "auto":
         scale = "no"
     weighted = reading.weights is not None
-    missing = "mean" if reading.gaps == "impute-mean" else reading.gaps
+    missing = "mean" if reading.missing == "impute-mean" else reading.missing
     how: dict[str, Any] = {"na": words(reading.na), "scale": scale, "missing": missing}
     try:
         table = prepare(frame, estimator, kinds=kinds, logs=logs, weighted=weighted, **how)
@@ -54,7 +54,8 @@ def load_task(
             f"the cells in, --drop {name} leaves the column out."
         ) from error
     except ValueError as error:
-        text = str(error).removesuffix(" kinds={…} decides.")
+        way_out = " --columns NAME uses a column whatever it holds."
+        text = str(error).replace(" kinds={…} decides.", way_out)
         for name, why in out.items():
             text = text.replace(f"{name}: as asked", f"{name}: {why}")
         raise UserError(text) from error

@@ -207,7 +207,7 @@ def choose(path: Staircase, table: Table, rest: float) -> Staircase:
         return path.decide(0, reason, scores={}, support=0.0, price=price)
     groups = grouped(table, path.labels[i], float(path.objective[i]) / table.unit - rest)
     saving = high[i] / floor[i]
-    reason = f"each feature saves {saving:.3g} times as much as one more, or one of noise, would"
+    reason = f"each feature saves {saving:.3g} times what a further one, or one of noise, saves"
     if groups:
         reason = (
             f"the rows form {groups} groups and do not add up: a clustering such as DPMeans fits "

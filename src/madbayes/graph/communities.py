@@ -96,7 +96,7 @@ def find_communities(
     if parts is None:
         parts = communities(linked.A[order][:, order])[1]
     reason = (
-        "links keep to them more than they would without clusters "
+        "links stay within the clusters more than they would without clusters "
         f"(modularity {own:.2f}, {chance:.2f} at most)"
     )
     new = with_parts(labels, order, parts)
@@ -122,7 +122,8 @@ def communities_of_graph(
     parts = np.zeros(order.size, np.int64)
     parts[used] = found.taken.labels
     reason = (
-        f"links keep to them, and {agreement:.2f} of them come back without a tenth of the links"
+        "links stay within the clusters; without a tenth of the links the same clusters are found "
+        f"(adjusted Rand index {agreement:.2f})"
     )
     new = with_parts(labels, order, parts)
     return new, staircase_of(A, new, before, modularity(graph, found.taken.labels), reason)

@@ -57,11 +57,11 @@ class NeighborCut(SaveMixin, LayersMixin, CallbacksMixin, ClusterMixin, BaseEsti
 
     Subjects of texts and overlapping kinds of cells have no valleys between them. So rows of more
     than 10 columns, measured by straight lines or the cosine, are looked at once more where valleys
-    say little: if links keep to communities by a quarter more (modularity) than in rows with the
-    same columns or the same principal axes that have no clusters, these are the clusters, and the
-    evidence is weak. A given graph has no rows to compare with; if it spreads like one of many
-    columns, its communities (see `GraphCut`) are the clusters if they come back without a tenth of
-    the links.
+    say little. There, communities are the clusters if links stay within them (modularity) a quarter
+    more than in rows without clusters that have the same columns or the same principal axes; the
+    evidence is then weak. A given graph has no rows to compare with; if it spreads like one of many
+    columns, its communities (see `GraphCut`) are the clusters if they are found again without a
+    tenth of the links.
 
     Use it when clusters need not be round: crescents, rings, filaments, embeddings of cells, texts
     or words. Use `DPMeans` for round clusters that overlap in few columns, or when you need
@@ -71,11 +71,12 @@ class NeighborCut(SaveMixin, LayersMixin, CallbacksMixin, ClusterMixin, BaseEsti
     ----------
     n_neighbors : int, default=15
         The number of nearest rows that each row is linked to (all others, if there are fewer). Low
-        numbers see thin gaps, high ones need fewer rows to be sure. With ``resolution="auto"`` cuts
-        with 10, 15 and 30 neighbours decide by majority, whatever is asked for between 10 and 30;
-        else with two thirds, once and twice as many. A cut looks at the nearest 0.7 √n_rows of them
-        (8 at least): more would reach over the gaps. More than 6,000 rows are cut with 15, and each
-        cluster of so many by majority of three samples of 4,000: what is wide shows in those only.
+        numbers see thin gaps, high ones need fewer rows to be sure. With ``resolution="auto"`` the
+        cuts of three graphs decide by majority: with 10, 15 and 30 neighbours if this number lies
+        between 10 and 30, else with two thirds, once and twice as many. A cut uses the nearest
+        0.7 √n_rows of them (8 at least), because more would reach over the gaps. More than 6,000
+        rows are cut with 15 neighbours; then three samples of 4,000 rows decide by majority whether
+        a cluster of more than 6,000 rows is divided further, because wide gaps show in them only.
     metric : str or callable, default="euclidean"
         "cosine", or any other of `sklearn.neighbors.NearestNeighbors`. "precomputed": X holds the
         distances between the rows, all of them or (sparse) those to the nearest, as from

@@ -179,8 +179,8 @@ def supported_choice(evidence: Evidence, divisions: list[Division], core: Core) 
         1.0,
         in_words(max(support, 0.01)),
         max(support, 0.01),
-        f"they predict edges held out {np.exp(gain):.1f} times as well as chance, and "
-        f"{agreement:.2f} of them come back without a tenth of the edges (adjusted Rand)",
+        f"the communities predict held-out edges {np.exp(gain):.1f} times as well as chance; "
+        f"without a tenth of the edges they are found again (adjusted Rand index {agreement:.2f})",
         tuple(runners[:5]),
         gain,
         n_isolated=core.n_aside,

@@ -29,11 +29,11 @@ class Choice:
 
     Attributes
     ----------
-    number : int
-        How many; also as `n_clusters`, and as `n_components` of features.
-    price : float
-        A price in the middle (of the logarithms) of the step of `number`; also as `penalty`, and as
-        `resolution` of communities.
+    n_clusters, n_components, number : int
+        How many clusters, features or communities: three names for the same number.
+    penalty, resolution, price : float
+        A penalty (of communities, a resolution) at which this number is best: the middle of its
+        step, on a logarithmic scale. Three names for the same value.
     strength : {"none", "weak", "moderate", "strong"}
         The evidence in a word. "none": nothing stands out from noise.
     support : float
@@ -150,16 +150,17 @@ class NestedLabels:
 
 @dataclass(frozen=True, repr=False)
 class Staircase:
-    """How many groups at which price.
+    """How many groups at which penalty.
 
     Attributes
     ----------
-    number, price_low, price_high : arrays
-        `number[i]` groups are best for ``price_low[i] <= price < price_high[i]``. The number is
-        also called `n_clusters` and `n_components`, the prices `penalty_low` and `penalty_high`, of
-        communities `resolution_low` and `resolution_high`.
+    n_clusters, n_components, number : array
+        The numbers of groups, one for each step; three names for the same array.
+    penalty_low, penalty_high, price_low, price_high : arrays
+        `n_clusters[i]` groups are best for ``penalty_low[i] <= penalty < penalty_high[i]``. Of
+        communities these are resolutions, also called `resolution_low` and `resolution_high`.
     objective : array
-        The error with `number[i]` groups, without their price.
+        The error with `n_clusters[i]` groups, without their penalties.
     figures : dict of arrays
         Further figures of each step, by name.
     scores : dict

@@ -107,9 +107,9 @@ class DPMeans(DivergenceMixin, CentersMixin):
         there (k-POD: Chi, Chi & Baraniuk 2016); no value is made up. A row without any cell is in
         no cluster: its label is -1.
     outlier_penalty : float, "auto" or None
-        For "search": a row may be left out of all clusters for this price, in the units of the
+        For "search": a row may be left out of all clusters at this cost, in the units of the
         divergence. Its label is -1; `predict` gives -1 to rows that cost more. "auto" takes the
-        price from the tail of the divergences, where hardly any ordinary row is expected. None:
+        cost from the tail of the divergences, where hardly any ordinary row is expected. None:
         every row is in a cluster; with ``penalty="auto"`` rows far from all others still play no
         part in finding the clusters, and get the nearest one.
     discount : float, default=0
@@ -141,7 +141,7 @@ class DPMeans(DivergenceMixin, CentersMixin):
     n_clusters_ : int
     penalty_ : float
     n_outliers_, outlier_penalty_ : int, float
-        Rows left out, and the price of one (only with `outlier_penalty`).
+        Rows left out, and the cost of one (only with `outlier_penalty`).
     columns_, scales_ : dict
         With a divergence: the kind of each column; with "mixed" the spread of each number within
         clusters (of "gamma" the shape). `cluster_centers_` has one column for each number, count

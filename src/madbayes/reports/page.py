@@ -92,7 +92,6 @@ def page(seen: Seen, title: str, notes: Sequence[str], left_out: Mapping[str, st
         else f"<p class=note>Drawn: {len(seen.drawn):,} of {seen.n:,} rows, chosen at random.</p>",
         "path": _path(seen),
         "groups": groups(seen),
-        "history": _history(seen),
         "columns": _columns(seen, left_out),
         "notes": _notes(notes),
         "foot": ", ".join(f"{name} {version}" for name, version in versions().items()),
@@ -121,7 +120,10 @@ def _headline(seen: Seen) -> str:
             f'<i class="{"on" if i <= levels.index(strength) else ""}"></i>' for i in range(1, 4)
         )
         out += f'<p class="sure"><span class="meter" aria-hidden="true">{bars}</span>'
-        out += f"<span><b>Evidence: {shown(strength)}.</b> {shown(choice.reason, 400)}</span></p>"
+        reason = choice.reason[:1].upper() + choice.reason[1:]
+        if choice.stability is not None:
+            reason += f"; {choice.stability:.0%} of the repetitions say the same"
+        out += f"<span><b>Evidence: {shown(strength)}.</b> {shown(reason, 400)}.</span></p>"
         if choice.runners_up:
             others = "".join(
                 f'<button type=button class=chip data-k="{int(k)}">{int(k)}</button>'
@@ -141,7 +143,9 @@ def _what_was_found(seen: Seen) -> str:
     if seen.number <= 1:
         return f"The {rows}{columns} form a single cluster."
     sizes = [f"{size:,}" for size in sorted(seen.sizes.tolist(), reverse=True)]
-    if len(sizes) > 8:  # too many for a sentence
+    if len(set(sizes)) == 1:
+        listed = f"{sizes[0]} each"
+    elif len(sizes) > 8:  # too many for a sentence
         listed = f"the largest has {sizes[0]}, the smallest {sizes[-1]}"
     else:
         listed = f"{', '.join(sizes[:-1])} and {sizes[-1]}"
@@ -187,24 +191,13 @@ def _path(seen: Seen) -> str:
     path = getattr(seen.model, "path_", None)
     if path is None or len(path.number) < 2:
         return ""
-    name = page_data.price_name(seen.model)
-    picture = svg.staircase(path, page_data.price_of(seen.model), seen.number, name)
+    word, meaning = page_data.price_name(seen.model)
+    picture = svg.staircase(path, page_data.price_of(seen.model), seen.number, word)
     return (
-        "<section><h2>The path: how the number depends on the price of a cluster</h2><p>Across: "
-        f"{shown(name)}. Up: the number that is best at that price. A number that stays best over "
-        "a wide range is one that the data support; the thick step is the answer.</p>"
-        f"{picture}</section>"
-    )
-
-
-def _history(seen: Seen) -> str:
-    values = getattr(seen.model, "objective_history_", ())
-    picture = svg.history(np.asarray(values, float).ravel().tolist())
-    if not picture:
-        return ""
-    return (
-        "<section><h2>The objective, pass by pass</h2><p>What was minimised: the squared error and "
-        f"the penalties. It never rises.</p>{picture}</section>"
+        f"<section><h2>The path: how the number depends on the {word}</h2><p>Across: the {word}, "
+        f"that is {meaning}. Up: the number that is best there. A number that stays best over a "
+        f"wide range is one that the data support; the thick step is the answer.</p>{picture}"
+        "</section>"
     )
 
 

@@ -177,14 +177,14 @@ def price_of(model: Any) -> float:
     return float(getattr(winner(model), "penalty_", model.path_.best().price))
 
 
-def price_name(model: Any) -> str:
-    """What the scale of a path is."""
+def price_name(model: Any) -> tuple[str, str]:
+    """What the scale of a path is called, and what it means."""
     if hasattr(winner(model), "penalty_"):
         what = "feature" if hasattr(model, "components_") else "cluster"
-        return f"penalty λ for one more {what}"
+        return "penalty λ", f"what one more {what} costs"
     if model.path_.of == "community":
-        return "resolution: what each community earns"
-    return "how far clusters must stand apart"
+        return "resolution", "what each community earns"
+    return "threshold", "how far clusters must stand apart"
 
 
 def _divisions(seen: Seen, path: Any) -> dict[int, np.ndarray]:

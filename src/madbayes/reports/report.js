@@ -414,6 +414,8 @@
       chip.disabled = at < 0;
       chip.addEventListener("click", () => { go(at); $("explorer").scrollIntoView(); });
     }
+    const absent = [...document.querySelectorAll("button.chip:disabled")].map((chip) => chip.dataset.k);
+    if (absent.length) document.querySelector(".others").append(make("small", { textContent: `(this page does not hold the ${what}s for ${absent.join(", ")})` }));
     $("beside").hidden = !plane;
     $("other").append(new Option("–", -1), ...steps.map((s, i) => new Option(plural(s.k, what), i)));
     $("other").addEventListener("change", (event) => { state.other = Number(event.target.value); draw(); });

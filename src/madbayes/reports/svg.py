@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-WIDE, HIGH = 720, 260
+WIDE, HIGH = 720, 276
 
 
 def histogram(inside: Sequence[float], outside: Sequence[float], label: str, color: str) -> str:
@@ -25,7 +25,7 @@ def histogram(inside: Sequence[float], outside: Sequence[float], label: str, col
 
 
 def staircase(path: Any, price: float, number: int, name: str) -> str:
-    """The number of groups against the price, both logarithmic, the chosen step marked."""
+    """The number of groups against the penalty (called `name`), the chosen step marked."""
     low = np.asarray(path.price_low, float)
     high = np.asarray(path.price_high, float)
     ends = np.r_[low[low > 0], high[np.isfinite(high)], price]
@@ -39,7 +39,7 @@ def staircase(path: Any, price: float, number: int, name: str) -> str:
         return float(46 + (WIDE - 60) * (value - left) / ((right - left) or 1))
 
     def y(value: float) -> float:
-        return float(HIGH - 40 - (HIGH - 56) * (np.log(value) - bottom) / ((top - bottom) or 1))
+        return float(HIGH - 56 - (HIGH - 72) * (np.log(value) - bottom) / ((top - bottom) or 1))
 
     parts = []
     here = path.step_of(number)
@@ -58,53 +58,33 @@ def staircase(path: Any, price: float, number: int, name: str) -> str:
                 f'y2="{y(k):.1f}"/>'
             )
     for tick in _ticks(np.exp(left), np.exp(right)):
-        parts.append(f'<text x="{x(tick):.1f}" y="{HIGH - 20}" class="tick">{tick:g}</text>')
+        parts.append(f'<text x="{x(tick):.1f}" y="{HIGH - 32}" class="tick">{tick:g}</text>')
     for tick in _numbers(path.number):
         parts.append(f'<text x="38" y="{y(tick) + 4:.1f}" class="tick end">{tick:g}</text>')
     at = x(price)
     parts.append(
-        f'<line id="here" class="here" x1="{at:.1f}" x2="{at:.1f}" y1="8" y2="{HIGH - 36}" '
+        f'<line id="here" class="here" x1="{at:.1f}" x2="{at:.1f}" y1="8" y2="{HIGH - 52}" '
         f'data-left="{left:.12g}" data-right="{right:.12g}"/>'
     )
-    parts.append(f'<text x="{WIDE / 2}" y="{HIGH - 3}" class="tick">{escape(name)}</text>')
+    parts.append(f'<text x="{WIDE / 2}" y="{HIGH - 6}" class="tick">{escape(name)}</text>')
     return (
         f'<svg class="stairs" viewBox="0 0 {WIDE} {HIGH}" role="img" aria-label="The number of '
-        f'groups against the price">{"".join(parts)}</svg>'
+        f'groups against the {escape(name)}">{"".join(parts)}</svg>'
     )
 
 
 def _ticks(low: float, high: float) -> list[float]:
-    first, last = int(np.ceil(np.log10(low))), int(np.floor(np.log10(high)))
+    """Round numbers between two ends: powers of ten, and over few of them 2 and 5 times as much."""
+    first, last = int(np.floor(np.log10(low))), int(np.floor(np.log10(high)))
     every = max(1, (last - first) // 6 + 1)
-    return [10.0**e for e in range(first, last + 1, every)]
+    parts = (1, 2, 5) if last - first <= 2 else (1,)
+    ticks = [part * 10.0**e for e in range(first, last + 1, every) for part in parts]
+    return [tick for tick in ticks if low <= tick <= high]
 
 
 def _numbers(numbers: Any) -> list[int]:
-    most = int(np.max(numbers))
-    nice = [1, 2, 3, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000, 100_000]
-    shown = [k for k in nice if int(np.min(numbers)) <= k <= most]
-    return shown or [max(most, 1)]
-
-
-def history(values: Sequence[float]) -> str:
-    """The objective from pass to pass."""
-    passes = [v for v in values if np.isfinite(v)]
-    if len(passes) < 2 or min(passes) == max(passes):
-        return ""
-    low, high = min(passes), max(passes)
-    spots = [
-        f"{40 + (WIDE - 60) * i / (len(passes) - 1):.1f},"
-        f"{100 - 80 * (v - low) / ((high - low) or 1):.1f}"
-        for i, v in enumerate(passes)
-    ]
-    dots = (
-        "".join('<circle cx="{}" cy="{}" r="3"/>'.format(*spot.split(",")) for spot in spots)
-        if len(spots) <= 60
-        else ""
-    )
-    return (
-        f'<svg class="history" viewBox="0 0 {WIDE} 130" role="img" aria-label="The objective falls '
-        f'from {high:.6g} to {low:.6g}"><polyline points="{" ".join(spots)}"/>{dots}'
-        f'<text x="40" y="14" class="tick start">{high:.6g}</text>'
-        f'<text x="{WIDE - 20}" y="122" class="tick end">{low:.6g}</text></svg>'
-    )
+    """Round numbers of groups, for the axis."""
+    low, most = int(np.min(numbers)), int(np.max(numbers))
+    parts = (1, 2, 5) if most >= 10 else (1, 2, 3, 5)
+    nice = [part * 10**e for e in range(6) for part in parts]
+    return [k for k in nice if low <= k <= most] or [max(most, 1)]
