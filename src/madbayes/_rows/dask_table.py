@@ -16,7 +16,6 @@ import numpy as np
 from madbayes._rows.dask_executor import ON_WORKERS, Lost, fetch, keep, lost, remote, task
 from madbayes._rows.rows import (
     ARRANGE_AT_ONCE,
-    ARRANGE_CENTERS,
     Cut,
     Rows,
     Share,
@@ -135,7 +134,7 @@ class DaskRows:
             "are stored, and keep order='given'."
         )
 
-    def arranged(self, k: int = ARRANGE_CENTERS) -> "DaskRows":
+    def arranged(self, k: int = 2**31) -> "DaskRows":
         """In an order in which neighbours are close together, where that pays (`rows.arrange`)."""
         if not worth_arranging(self.n, self.d, k):
             return self

@@ -138,7 +138,7 @@ class Rows:
         other.weight = NO_WEIGHT if weight is None else np.ascontiguousarray(weight, np.float64)
         return other
 
-    def arranged(self, k: int = ARRANGE_CENTERS) -> "Rows":
+    def arranged(self, k: int = 2**31) -> "Rows":
         """The rows in an order in which neighbours lie close together, if this saves time when they
         are assigned to k centres."""
         return arrange(self) if worth_arranging(self.n, self.d, k) else self
