@@ -299,7 +299,7 @@ def test_pieces_move_where_nodes_cannot():
     wrong = (labels > 3).astype(np.int32)  # 4 cliques and 2
     now = measure(graph, wrong)
     assert lower_cut(graph, now, 0.05)[1] == 0
-    pieces = Pieces(graph.n)
+    pieces = Pieces(graph.n, 3)
     pieces.before = [labels.astype(np.int32), wrong]
     small = pieces.contracted(graph, now)
     np.testing.assert_allclose(small.delta, now.cut)

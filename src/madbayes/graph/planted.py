@@ -52,7 +52,7 @@ def ladder(graph: Graph, gammas: np.ndarray, runs: int) -> list[Division]:
 
 
 def polished(graph: Graph, gammas: np.ndarray, labels: np.ndarray, runs: int) -> np.ndarray:
-    """2. A division at the last γ, combined with so many runs."""
+    """2. A division at the last γ, combined with so many runs; no move of a node raises Q_γ."""
 
     def last(seed: int) -> np.ndarray:
         *_, found = another_run(graph, gammas, seed)
@@ -60,7 +60,7 @@ def polished(graph: Graph, gammas: np.ndarray, labels: np.ndarray, runs: int) ->
 
     for found in together(last, range(2, runs + 2)):
         labels = combined(graph, gammas[-1], labels, found)
-    return labels
+    return raise_modularity(graph, measure(graph, labels), gammas[-1])[0].labels
 
 
 def another_run(graph: Graph, gammas: np.ndarray, seed: int) -> Iterator[np.ndarray]:
@@ -73,7 +73,7 @@ def another_run(graph: Graph, gammas: np.ndarray, seed: int) -> Iterator[np.ndar
 def descend(graph: Graph, gammas: np.ndarray) -> Iterator[Division]:
     """1. A division for each of falling γ."""
     few = graph.indices.size <= 100_000  # of many edges not all nodes are asked at each γ
-    return levels.descend(graph, gammas, raise_modularity, merging, ask_all=few)
+    return levels.descend(graph, gammas, raise_modularity, ask_all=few)
 
 
 def raise_modularity(
@@ -89,12 +89,6 @@ def raise_modularity(
     moves = patient(rise, *graph[:3], graph.w, z, sums, there, gamma, asked, brief=brief)
     renumber(z, np.full(n, -1, np.int32))
     return Division(z, division.cut, np.bincount(z, graph.w)), moves
-
-
-def merging(graph: Graph) -> float:
-    """The highest γ at which a join of two linked nodes raises the modularity."""
-    p, q = np.repeat(np.arange(graph.n), np.diff(graph.indptr)), graph.indices
-    return float((graph.data * graph.w.sum() / (graph.w[p] * graph.w[q])).max(initial=0.0))
 
 
 def gather(graph: Graph, gamma: float = 1.0) -> np.ndarray:

@@ -82,7 +82,7 @@ def anneal(graph: Graph, theta: float, rng: np.random.RandomState) -> np.ndarray
     steps = int(np.ceil(np.log(min(ratio, 1.0)) / np.log(THETA_STEP)))
     thetas = [float(top * THETA_STEP**step) for step in range(steps)] + [theta]
     graph, place = reordered(graph, rng.permutation(graph.n).astype(np.int32))
-    *_, last = descend(graph, thetas, lower_cut, merging)
+    *_, last = descend(graph, thetas, lower_cut, merging=merging)
     return last.labels[place]
 
 
