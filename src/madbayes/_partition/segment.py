@@ -105,7 +105,7 @@ def assign(share: Share, state: State, how: Pass) -> State:
         a, b = max(a, first), min(b, last)
         tally.stats[:] = 0.0
         if a < b:
-            if how.fresh:
+            if how.fresh and how.bounded:
                 forget(state, slice(a - share.first, b - share.first))
             assign_rows(share, (a, b), state, tally, how)
     return state

@@ -47,13 +47,14 @@ def lloyd_at_once(
     Returns labels, centres, the error, the error after each pass, the number of passes, and whether
     they have converged. None: the table is not small, or `Partition` has to do it.
     """
-    work = rows.n * rows.d * len(centers)
-    if work > FEW_PRODUCTS or rows.executor.remote or rows.unit or not rows.ready:
+    work, cuts = rows.n * rows.d * len(centers), np.array(segments(rows.n, len(centers)))
+    most = FEW_PRODUCTS if len(cuts) > 1 else 4 * FEW_PRODUCTS  # one segment has one thread anyway
+    if work > most or rows.executor.remote or rows.unit or not rows.ready:
         return None
     check_reach(centers, frame, rows.d)
     (k, d), few = centers.shape, rows.d <= DIRECT_COLUMNS
     labels, history = np.full(rows.n, -1, np.int32), np.empty(max_iter)
-    exact, cuts = np.array(centers, np.float64, order="C"), np.array(segments(rows.n, k))
+    exact = np.array(centers, np.float64, order="C")
     shape, panels = (len(cuts), k, d + 1), -(-k // PANEL)
     view = Packed(
         *(exact, np.zeros((panels, d, PANEL), np.float32), np.full((panels, PANEL), np.inf, "f")),
@@ -148,6 +149,10 @@ def follow(
             history[n_history] = sse
             n_history += 1
             converged = int(shift <= tol)
+        elif shift == 0.0:  # the same centres: the same rows would be nearest
+            n_iter += 1
+            converged = 1
+            break
     return n_iter, n_history, converged, measure(X, weight, labels, parts, block, exact, d2)
 
 

@@ -24,7 +24,7 @@ def read_only(X):
 
 def moments(X, weight, origin, total):
     """Add the weighted sum of X - origin to `total`; return (weight, largest |X - origin|)."""
-    if X.size > 2**13:
+    if X.size > 2**11:
         farthest = np.zeros(len(total))
         return moments_of_many(X, weight, origin, total, farthest), float(farthest.max())
     with np.errstate(over="ignore", invalid="ignore"):

@@ -95,9 +95,9 @@ def lloyd(
         elif moved == 0:
             # Nothing moves: remove the rounding of the running sums, and see if that still holds.
             partition.recount()
-            fresh_sums = True
-            n_iter -= 1
-            centers = update_means(partition, centers)
+            new = update_means(partition, centers)
+            converged = bool((new == centers).all())
+            fresh_sums, centers, n_iter = True, new, n_iter - (not converged)
         else:
             fresh_sums = False
             new = update_means(partition, fill_empty(partition, centers))  # 2. means
