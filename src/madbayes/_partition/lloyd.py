@@ -17,6 +17,7 @@ from madbayes._partition.lloyd_kernels import PLAIN, lloyd_by_columns
 from madbayes._partition.partition import Partition
 from madbayes._partition.segment import State
 from madbayes._rows.frame import Frame, frame_of, measure
+from madbayes._rows.row_kernels import row_errors
 from madbayes._rows.rows import Rows, Share
 from madbayes._rows.threads import together
 
@@ -30,11 +31,24 @@ def nearest(
 
     `frame`: the mean and scale of the rows, if the caller has measured them.
     """
-    source, centers = Rows(X, unit=unit), np.asarray(centers, dtype=np.float64)
+    source, centers = Rows(X, unit=unit), np.ascontiguousarray(centers, dtype=np.float64)
+    if not source.sparse and source.n * len(centers) <= 2**15 and source.n * centers.size <= 2**19:
+        return nearest_of_few(source, centers)
     frame = frame or frame_of(centers, source)
     partition = Partition(source, frame, once=True, errors=False)
     partition.assign(centers)
     return partition.labels
+
+
+def nearest_of_few(source: Rows, centers: np.ndarray) -> np.ndarray:
+    """`nearest` by all distances: so few of them are quick, and no other kernel is compiled."""
+    labels = np.empty(source.n, np.int32)
+    for a, b, block in source.blocks(0, source.n):
+        distances = np.empty((len(centers), b - a))
+        for c, out in enumerate(distances):
+            row_errors(block, np.full(b - a, c), centers, out)
+        labels[a:b] = distances.argmin(axis=0)
+    return labels
 
 
 def lloyd(

@@ -106,9 +106,8 @@ def fetch(tasks: Sequence[Any]) -> list[Any]:
     tasks = list(tasks)
     depth = 0
     while len(tasks) > 4 * MAX_SEGMENTS:
-        tasks = [
-            task(pack, *tasks[i : i + MAX_SEGMENTS]) for i in range(0, len(tasks), MAX_SEGMENTS)
-        ]
+        cuts = range(0, len(tasks), MAX_SEGMENTS)
+        tasks = [task(list, tasks[i : i + MAX_SEGMENTS]) for i in cuts]
         depth += 1
     with in_words(), large_graphs():
         results = list(dask.compute(*tasks))
@@ -125,10 +124,6 @@ def large_graphs() -> Any:
     """
     name = "distributed.admin.large-graph-warning-threshold"
     return dask.config.set({name: "1 GB"}) if remote() else nullcontext()
-
-
-def pack(*parts: Any) -> tuple:
-    return parts
 
 
 def same(value: Any) -> Any:

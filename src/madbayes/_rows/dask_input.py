@@ -1,6 +1,7 @@
 """Turn Dask arrays and data frames of any chunks, and weights, into a checked `DaskRows`."""
 
 from itertools import pairwise
+from operator import getitem
 from typing import Any
 
 import dask.array as da
@@ -14,7 +15,6 @@ from madbayes._rows.dask_table import (
     bundle,
     local_cuts,
     make_share,
-    part,
 )
 from madbayes._rows.rows import NO_WEIGHT, Cut, Rows, Share, overlaps, segments
 
@@ -44,7 +44,7 @@ def open_dask(model: Any, X: Any, sample_weight: Any = None, *, unit: bool = Fal
     shares = [
         task(
             *(first_share, local_cuts(cuts, span), span[0], weight),
-            *(task(part, loaded[s], a, b) for s, a, b in each),
+            *(task(getitem, loaded[s], slice(a, b)) for s, a, b in each),
         )
         for span, weight, each in zip(spans, weights, parts, strict=True)
     ]

@@ -8,6 +8,7 @@ fit begins, neighbouring chunks are joined into shares; from then on the shares 
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from operator import getitem
 from typing import Any
 
 import dask.array as da
@@ -157,8 +158,8 @@ class DaskRows:
         if self.n > ARRANGE_AT_ONCE:
             pairs = zip(values, self.order, strict=True)
             return keep([task(restore, *each) for each in pairs])
-        whole = keep([task(restore, task(join, *values), self.order[0])])[0]
-        return keep([task(part, whole, a, b) for a, b in self.spans])
+        whole = keep([task(restore, task(np.concatenate, values), self.order[0])])[0]
+        return keep([task(getitem, whole, slice(a, b)) for a, b in self.spans])
 
 
 class OnWorkers(da.Array):
@@ -193,14 +194,6 @@ def local_cuts(cuts: list[Cut], span: Cut) -> list[Cut]:
 
 
 # What tasks do
-
-
-def join(*parts: np.ndarray) -> np.ndarray:
-    return np.concatenate(parts)
-
-
-def part(whole: np.ndarray, a: int, b: int) -> np.ndarray:
-    return whole[a:b]
 
 
 def make_share(X: np.ndarray, weight: np.ndarray, cuts: list[Cut], start: int, unit: bool) -> Share:

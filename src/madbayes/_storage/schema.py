@@ -282,8 +282,11 @@ def attributes_of(part: type) -> dict[str, Any]:
 
 # A printed algorithm between two passes
 
-PASSES = described(  # types as the loops are compiled for
-    {
+
+def between_passes(*more: Check) -> dict[str, Check]:
+    """What every checkpoint holds: the variables of the loop (and `more`), and the partition."""
+    loop = real("k", "d"), several(any_real(), any_number=True), flag(), whole()
+    partition = {  # types as the loops are compiled for
         "labels": numbers("int32", ("n",), -1, "k"),
         "sse sse_peak": real(low=0),
         "upper": numbers("float32", ("n",)),
@@ -295,22 +298,20 @@ PASSES = described(  # types as the loops are compiled for
         "sums low": real("segments", "k", "d + 1"),
         "count": whole("segments", "k"),
     }
-)
-_LOOP = (real("k", "d"), several(any_real(), any_number=True), flag(), whole())
-CHECKPOINT: dict[str, dict[str, Any]] = {
-    "KMeans": {
+    return {
         "random_state": a(np.random.RandomState),
+        "loop": several(*loop, *more),
+        "partition": named(described(partition)),
+    }
+
+
+CHECKPOINT = {
+    "KMeans": {
+        **between_passes(),
         "start": whole(),
         "best": maybe(part("Clustering")),
-        "loop": several(*_LOOP),
-        "partition": named(PASSES),
     },
-    "DPMeans": {
-        "random_state": a(np.random.RandomState),
-        "known": pairs(real(low=0), whole(low=1)),
-        "loop": several(*_LOOP, whole(low=1)),
-        "partition": named(PASSES),
-    },
+    "DPMeans": {**between_passes(whole(low=1)), "known": pairs(real(low=0), whole(low=1))},
 }
 
 
