@@ -248,8 +248,7 @@ def clustering(task: Task) -> Answer:
     deviation = np.where(deviation > 0, deviation, 1.0)
     # What differs from 0 by rounding only is 0.
     answer.centers = np.where(np.abs(centers) < 1e-12 * deviation, 0.0, centers)
-    apart = answer.sizes @ ((answer.centers - middle) / deviation) ** 2
-    answer.telling = np.argsort(-np.round(apart, 9), kind="stable").tolist()
+    answer.telling = telling(answer.sizes, (answer.centers - middle) / deviation)
     answer.distance, answer.second = nearness(model, table.X, labels)
     winner = getattr(model, "model_", model)  # that of AutoCluster
     penalty = getattr(winner, "penalty_", getattr(winner, "resolution_", None))
@@ -266,6 +265,11 @@ def clustering(task: Task) -> Answer:
     elif not hasattr(winner, "penalty_"):
         answer.objective_is = "squared error"
     return answer
+
+
+def telling(sizes: np.ndarray, apart: np.ndarray) -> list[int]:
+    """The columns by how far clusters of these sizes are apart in them, the farthest first."""
+    return np.argsort(-np.round(sizes @ apart**2, 9), kind="stable").tolist()
 
 
 def nearness(
@@ -342,6 +346,8 @@ def features(task: Task) -> Answer:
     # What a feature adds, in the units of the file.
     scale = 1.0 if encoder.scale_ is None else encoder.scale_
     answer.centers = np.asarray(model.components_, dtype=np.float64) * scale
+    deviation = moments(task.table.units)[1]
+    answer.telling = telling(answer.sizes, answer.centers / np.where(deviation > 0, deviation, 1.0))
     answer.penalty = float(model.penalty_)
     answer.objective_is = "squared error + penalty × features"
     return answer
