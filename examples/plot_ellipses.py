@@ -16,4 +16,4 @@ X = np.vstack([long, rng.normal(size=(200, 2)) * [3.0, 0.4] + [1, 3]])
 figure, axes = pyplot.subplots(1, 2, figsize=(10, 4), layout="constrained")
 models = KMeans(2, random_state=0), EllipticalMeans(2, random_state=0)
 for ax, model in zip(axes, models, strict=True):
-    plots.scatter(X, model.fit(X).labels_, title=type(model).__name__, ax=ax)
+    plots.scatter(model.fit(X), X, title=type(model).__name__, ax=ax)

@@ -20,5 +20,5 @@ model = DPMeans(random_state=0).fit(X)
 print(model.evidence_.describe())
 
 figure, (left, right) = pyplot.subplots(1, 2, figsize=(10, 4), layout="constrained")
-plots.scatter(X, model.labels_, feature_names=["eruption", "waiting"], ax=left)
+plots.scatter(model, X, feature_names=["eruption", "waiting"], ax=left)
 model.path_.plot(ax=right)

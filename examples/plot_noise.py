@@ -18,4 +18,4 @@ model = DPMeans(random_state=0).fit(X)
 
 figure, (left, right) = pyplot.subplots(1, 2, figsize=(10, 4), layout="constrained")
 plots.scatter(X, KMeans(4, n_init=1, random_state=0).fit_predict(X), title="k-means, k=4", ax=left)
-plots.scatter(X, model.labels_, title=f"DPMeans(): {model.n_clusters_}", ax=right)
+plots.scatter(model, X, title=f"DPMeans(): {model.n_clusters_}", ax=right)

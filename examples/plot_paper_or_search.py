@@ -18,4 +18,4 @@ figure, axes = pyplot.subplots(1, 2, figsize=(10, 4), layout="constrained")
 for ax, algorithm in zip(axes, ("paper", "search"), strict=True):
     model = DPMeans(penalty=200.0, algorithm=algorithm, random_state=0).fit(X)
     title = f"{algorithm}: k={model.n_clusters_}, objective {model.objective_:.0f}"
-    plots.scatter(X, model.labels_, title=title, ax=ax)
+    plots.scatter(model, X, title=title, ax=ax)

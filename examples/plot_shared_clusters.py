@@ -19,4 +19,4 @@ X = means[truth] + 0.5 * rng.normal(size=(len(truth), 2))
 model = HardHDP(random_state=0).fit(X, groups=groups)
 print(model.n_clusters_, "clusters,", model.n_local_clusters_.tolist(), "in each set")
 
-figure = plots.groups(X, model.labels_, groups, model.cluster_centers_)
+figure = plots.groups(model, X, groups)

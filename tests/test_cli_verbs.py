@@ -120,6 +120,21 @@ def test_path_features_and_demo(work, points):
     assert code == 0 and "2 clusters in 272 rows" in out and "report.html" in out
 
 
+def test_features_show_the_columns_that_tell_them_apart(work):
+    r = np.random.default_rng(0)
+    columns = {f"noise {j}": r.normal(size=80).round(3) for j in range(7)}
+    table("t.csv", {**columns, "signal": 20.0 * (np.arange(80) % 2) + columns["noise 0"]})
+    code, out, _ = work("features", "t.csv", "--standardize", "no", *FAST)
+    assert code == 0 and "the 6 of 8 columns that tell them apart best" in out
+    assert "signal" in out
+
+
+def test_the_summary_says_how_many_repetitions_agree(work, points):
+    table("t.csv", {"x": points["x"], "y": X[:, 1]})
+    code, out, _ = work("cluster", "t.csv", "--json", *FAST)
+    assert code == 0 and 0 <= json.loads(out)["evidence"]["stability"] <= 1
+
+
 def test_predict_repeats_what_was_done_to_the_columns(work, points):
     table("t.csv", {**points, "kind": ["a", "b", "b"] * 20})
     flags = ("--missing", "impute-mean", "--drop", "w,name", "--penalty", "20", *FAST)

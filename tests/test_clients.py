@@ -284,7 +284,8 @@ def test_pictures_take_a_model_and_its_rows():
     drawn = [madbayes.plots.scatter(*given) for given in ((model, ROWS), (ROWS, model))]
     one, other = ([c.get_offsets().tolist() for c in ax.collections] for ax in drawn)
     assert one == other
-    assert len(madbayes.plots.path(model).lines) == len(madbayes.plots.path(model.path_).lines)
+    steps = [madbayes.plots.path(drawn).collections[0] for drawn in (model, model.path_)]
+    assert len(steps[0].get_segments()) == len(steps[1].get_segments()) == len(model.path_.number)
     groups = np.repeat([0, 1, 2], 100)
     figure = madbayes.plots.groups(model, ROWS, groups)
     assert len(figure.axes) == len(madbayes.plots.groups(ROWS, model.labels_, groups).axes)

@@ -56,33 +56,32 @@ def estimator(
         raise UserError(f'--shape {shape} should be "auto", "round", "long" or "any".')
     if metric not in ("euclidean", "cosine") and shape != "any":
         raise UserError(f'--metric {metric} should be "euclidean" or "cosine".')
-    limited = penalty is not None or hint is not None or most is not None
-    if exactly is not None:
-        if limited or shape in ("any", "long"):
+    limits = {"--penalty": penalty, "--clusters-hint": hint, "--max-clusters": most}
+    limited = [option for option, value in limits.items() if value is not None]
+
+    def alone(option: str, why: str, others: list[str]) -> None:
+        if others:
             raise UserError(
-                "--n-clusters fixes the number of clusters, so it cannot be combined with "
-                f"--penalty, --clusters-hint, --max-clusters or --shape {shape}, which find it. "
-                "Give one or the other."
+                f"{option} {why}, so it cannot be combined with {' and '.join(others)}. Give one "
+                "or the other."
             )
+
+    found = "chosen from the data"
+    if exactly is not None:
+        others = [*limited, *([f"--shape {shape}"] if shape in ("any", "long") else [])]
+        alone("--n-clusters", "fixes the number of clusters", others)
         model: Any = madbayes.KMeans(exactly, metric=metric, random_state=seed)
         return model, "none: the number of clusters was given"
     if shape == "any":
-        if limited:
-            raise UserError(
-                "--shape any finds the number of clusters from the neighbours of the rows: "
-                "--penalty, --clusters-hint and --max-clusters would be ignored."
-            )
-        return madbayes.NeighborCut(metric=metric, random_state=seed), "chosen from the data"
+        alone("--shape any", "finds the number from the neighbours of the rows", limited)
+        return madbayes.NeighborCut(metric=metric, random_state=seed), found
     hints: Any = {"n_clusters_hint": hint, "max_clusters": most, "random_state": seed}
     if shape == "long":
-        if penalty is not None or metric != "euclidean":
-            raise UserError(
-                "--shape long finds clusters with covariances: --penalty and --metric would be "
-                "ignored."
-            )
-        return madbayes.EllipticalMeans(**hints), "chosen from the data"
+        others = ["--penalty"] * (penalty is not None) + ["--metric"] * (metric != "euclidean")
+        alone("--shape long", "finds clusters with covariances", others)
+        return madbayes.EllipticalMeans(**hints), found
     if shape == "auto" and not limited and metric == "euclidean":
-        return madbayes.AutoCluster(random_state=seed), "chosen from the data"
+        return madbayes.AutoCluster(random_state=seed), found
     hints["penalty"], source = parse_penalty(penalty, hint)
     return madbayes.DPMeans(metric=metric, **hints), source  # type: ignore[arg-type]
 
@@ -249,8 +248,7 @@ def clustering(task: Task) -> Answer:
     deviation = np.where(deviation > 0, deviation, 1.0)
     # What differs from 0 by rounding only is 0.
     answer.centers = np.where(np.abs(centers) < 1e-12 * deviation, 0.0, centers)
-    apart = answer.sizes @ ((answer.centers - middle) / deviation) ** 2
-    answer.telling = np.argsort(-np.round(apart, 9), kind="stable").tolist()
+    answer.telling = telling(answer.sizes, (answer.centers - middle) / deviation)
     answer.distance, answer.second = nearness(model, table.X, labels)
     winner = getattr(model, "model_", model)  # that of AutoCluster
     penalty = getattr(winner, "penalty_", getattr(winner, "resolution_", None))
@@ -267,6 +265,11 @@ def clustering(task: Task) -> Answer:
     elif not hasattr(winner, "penalty_"):
         answer.objective_is = "squared error"
     return answer
+
+
+def telling(sizes: np.ndarray, apart: np.ndarray) -> list[int]:
+    """The columns by how far clusters of these sizes are apart in them, the farthest first."""
+    return np.argsort(-np.round(sizes @ apart**2, 9), kind="stable").tolist()
 
 
 def nearness(
@@ -343,6 +346,8 @@ def features(task: Task) -> Answer:
     # What a feature adds, in the units of the file.
     scale = 1.0 if encoder.scale_ is None else encoder.scale_
     answer.centers = np.asarray(model.components_, dtype=np.float64) * scale
+    deviation = moments(task.table.units)[1]
+    answer.telling = telling(answer.sizes, answer.centers / np.where(deviation > 0, deviation, 1.0))
     answer.penalty = float(model.penalty_)
     answer.objective_is = "squared error + penalty × features"
     return answer

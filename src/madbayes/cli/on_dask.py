@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet
 
 from madbayes import DPMeans, KMeans
-from madbayes.cli.fit import fitted
+from madbayes.cli.fit import fitted, telling
 from madbayes.cli.options import Output, Reading
 from madbayes.cli.prepare import resolve
 from madbayes.cli.results import Answer
@@ -43,7 +43,7 @@ def cluster_on_dask(
         check_folder(output.out, output.force, name)
         weight = {} if reading.weights is None else {"sample_weight": table[reading.weights]}
         names = chosen(table, reading)
-        X, encoder = standardized(table[names], reading.standardize, model.metric)
+        X, encoder, mean, spread = standardized(table[names], reading.standardize, model.metric)
         voice.notes(encoder.notes_)
 
         def fit(folder: Path) -> Answer:
@@ -52,13 +52,15 @@ def cluster_on_dask(
             sizes = write_labels(folder / "labels.parquet", model.labels_, number)
             vars(model).pop("labels_")  # they are on the workers
             n_rows, scaled = int(sizes.sum()), encoder.scale_ is not None
+            centers = encoder.in_units(model.cluster_centers_)
             return Answer(
                 model,
                 None,
                 number=number,
                 sizes=sizes,
                 names=tuple(names),
-                centers=encoder.in_units(model.cluster_centers_),
+                centers=centers,
+                telling=telling(sizes, (centers - mean) / spread),
                 standardized=scaled,
                 penalty=getattr(model, "penalty_", None),
                 penalty_from=penalty_from,
@@ -148,8 +150,11 @@ def chosen(table: Any, reading: Reading) -> list[str]:
     return found
 
 
-def standardized(table: Any, how: str, metric: str) -> tuple[Any, TableEncoder]:
-    """The columns, scaled where the options or their spreads ask for it, and how."""
+def standardized(
+    table: Any, how: str, metric: str
+) -> tuple[Any, TableEncoder, np.ndarray, np.ndarray]:
+    """The columns, scaled where the options or their spreads ask for it, how, and their means and
+    spreads."""
     import dask
 
     mean, deviation = dask.compute(table.mean(), table.std(ddof=0))
@@ -159,12 +164,12 @@ def standardized(table: Any, how: str, metric: str) -> tuple[Any, TableEncoder]:
     center = mean.to_numpy(dtype=np.float64)
     encoder = TableEncoder.of_columns(columns, None, None, center)
     encoder.recommendation_ = Recommendation("numeric", "squared", "Dask tables hold numbers")
-    if not why and how != "yes":
-        return table, encoder
     scale = np.array([value or 1.0 for value in spread.values()])
+    if not why and how != "yes":
+        return table, encoder, center, scale
     encoder.mean_, encoder.scale_, encoder.fill_ = center, scale, np.zeros_like(center)
     encoder.notes_ = [f"{why}; --standardize no turns that off"] if why else []
-    return table.map_partitions(_scaled, center, scale), encoder
+    return table.map_partitions(_scaled, center, scale), encoder, center, scale
 
 
 def _scaled(part: Any, center: np.ndarray, scale: np.ndarray) -> Any:

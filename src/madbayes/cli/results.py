@@ -85,11 +85,11 @@ def describe(evidence: Any) -> dict[str, Any] | None:
     if evidence is None:
         return None
     number = "n_components" if evidence.of == "feature" else "n_clusters"
-    kept = ("strength", "support", "reason", "score", "confirmed", "n_isolated", "remarks")
+    kept = ("strength", "support", "reason", "stability", "score", "confirmed", "n_isolated")
     return {
         number: evidence.number,
         "description": evidence.describe(),
-        **{name: getattr(evidence, name) for name in kept},
+        **{name: getattr(evidence, name) for name in (*kept, "remarks")},
         "runners_up": [{number: k, "score": score} for k, score in evidence.runners_up],
     }
 

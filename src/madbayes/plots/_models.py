@@ -32,30 +32,22 @@ def path(path: Staircase, ax: Any = None) -> Any:
     ax = new_axes() if ax is None else ax
     choice = path.best()
     number, low, high = path.number, path.price_low, path.price_high
-    place: dict[str, Any] = {"xytext": (5, 0), "textcoords": "offset points", "va": "center"}
-    marked: dict[str, Any] = {"color": CHOSEN, "weight": "bold"}
     ends = np.r_[low[low > 0], high[np.isfinite(high)], choice.price]
     low = np.where(low > 0, low, ends.min() / 4)
     high = np.where(np.isfinite(high), high, ends.max() * 4)
-    chosen_step = path.step_of(choice.number)  # None: this number is best at no price
-    others = {k for k, _ in choice.runners_up[:3]}
-    for i, k in enumerate(number.tolist()):
-        chosen, other = i == chosen_step, k in others
-        ax.plot(
-            [low[i], high[i]],
-            [k, k],
-            lw=6 if chosen else 3 if other else 1.5,
-            color=CHOSEN if chosen else LINE,
-            solid_capstyle="butt",
-            zorder=3 if chosen else 2,
-        )
-        apart = abs(np.log(max(k, 1) / max(choice.number, 1))) > 0.2  # room for its number
-        if chosen or (other and apart):
-            style = marked if chosen else {"color": LINE}
-            ax.annotate(str(k), (high[i], k), **place, **style)
-        if i:  # the riser between two steps
-            at = low[i] if path.of == "community" else high[i]
-            ax.plot([at, at], [number[i - 1], k], lw=0.8, color=GREY, zorder=1)
+    chosen_step = path.step_of(choice.number)  # None: this number is best at no penalty
+    chosen = np.arange(len(number)) == chosen_step
+    other = np.isin(number, [k for k, _ in choice.runners_up[:3]]) & ~chosen
+    widths, colors = np.select([chosen, other], [6, 3], 1.5), np.where(chosen, CHOSEN, LINE)
+    ax.hlines(number, low, high, colors=colors, linewidths=widths, zorder=2)
+    risers = low[1:] if path.of == "community" else high[1:]
+    ax.vlines(risers, number[:-1], number[1:], colors=GREY, linewidths=0.8, zorder=1)
+    place: dict[str, Any] = {"xytext": (5, 0), "textcoords": "offset points", "va": "center"}
+    marked: dict[str, Any] = {"color": CHOSEN, "weight": "bold"}
+    near = abs(np.log(np.maximum(number, 1) / max(choice.number, 1))) < 0.2  # no room for a number
+    for i in np.flatnonzero(chosen | (other & ~near)):
+        style = marked if chosen[i] else {"color": LINE}
+        ax.annotate(str(number[i]), (high[i], number[i]), **place, **style)
     if chosen_step is None:
         ax.plot(choice.price, choice.number, "o", color=CHOSEN, zorder=3)
         ax.annotate(str(choice.number), (choice.price, choice.number), **place, **marked)
@@ -105,16 +97,8 @@ def spectrum(model: Any, *, title: str | None = None, ax: "Axes | None" = None) 
         )
         ax.scatter(number[part], values[part], s=24, color=color, zorder=3)
     ax.axhline(penalty, color=CHOSEN, lw=1.2, ls="--")
-    ax.annotate(
-        f"penalty {penalty:.3g}",
-        (1, penalty),
-        xycoords=("axes fraction", "data"),
-        xytext=(-4, 3),
-        textcoords="offset points",
-        ha="right",
-        va="bottom",
-        color=CHOSEN,
-    )
+    right: Any = {"ha": "right", "va": "bottom", "transform": ax.get_yaxis_transform()}
+    ax.text(0.99, penalty, f"penalty {penalty:.3g}", color=CHOSEN, **right)
     if logarithmic:
         ax.set_yscale("log")
         ax.set_ylim(low / 2, high * 2)
@@ -205,14 +189,9 @@ def _draw_samples(ax: "Axes", model: Any, name: str, values: np.ndarray) -> None
         ax.locator_params(axis="y", integer=True)
     if np.ptp(values) > 0:
         effective, agree = model.effective_sample_size_[name], model.r_hat_[name]
-        ax.annotate(
-            f"{effective:,.0f} effective samples, R-hat {agree:.2f}",
-            (1, 1),
-            xycoords="axes fraction",
-            ha="right",
-            va="bottom",
-            fontsize="small",
-        )
+        text = f"{effective:,.0f} effective samples, R-hat {agree:.2f}"
+        corner: Any = {"transform": ax.transAxes, "ha": "right", "va": "bottom"}
+        ax.text(1, 1, text, fontsize="small", **corner)
     bare(ax)
 
 
@@ -251,17 +230,10 @@ def tree(model: Any, *, title: str | None = None, ax: "Axes | None" = None) -> "
         widths = np.diff(np.r_[starts, layer.size]) / n
         names, tops = layer[starts], rows[-1, order][starts]
         numbers.append(len(names))
-        ax.bar(
-            starts / n,
-            np.full(len(starts), 0.94),
-            widths,
-            bottom=i,
-            align="edge",
-            color=[COLORS[top % len(COLORS)] for top in tops],
-            alpha=1.0 if chosen else 0.45,
-            edgecolor="white",
-            linewidth=1.0,
-        )
+        colors = [COLORS[top % len(COLORS)] for top in tops]
+        blocks: Any = {"bottom": i, "align": "edge", "edgecolor": "white", "linewidth": 1.0}
+        alpha = 1.0 if chosen else 0.45
+        ax.bar(starts / n, 0.94, widths, color=colors, alpha=alpha, **blocks)
         for name, start, width in zip(names, starts / n, widths, strict=True):
             if width >= 0.03:  # there is room for its number
                 middle = start + width / 2, i + 0.47

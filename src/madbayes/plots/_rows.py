@@ -76,7 +76,7 @@ def scatter(
     ax.set_axisbelow(True)
     if len(drawn) < len(X):
         text = f"{len(drawn):,} of {len(X):,} rows drawn"
-        ax.annotate(text, (0.01, 0.01), xycoords="axes fraction", fontsize="x-small", color="0.4")
+        ax.text(0.01, 0.01, text, transform=ax.transAxes, fontsize="x-small", color="0.4")
     return ax
 
 
