@@ -683,3 +683,23 @@ def test_auto_says_when_each_group_has_clusters_of_its_own():
     assert model.evidence_.strength == "weak"  # no group is divided
     np.testing.assert_array_equal(model.n_local_clusters_, [1, 1, 1])
     assert model.n_clusters_ == model.evidence_.n_clusters == 3
+
+
+def test_clusters_of_groups_alone_are_joined_where_they_coincide():
+    """Three groups use three of four clusters each; the tests of a group alone see them best."""
+    r = np.random.default_rng(3)
+    centers = 2.5 * r.normal(size=(5, 8))
+    picks = [[0, 1, 2], [1, 2, 3], [2, 3, 4], [0, 3, 4]]
+    truth = np.concatenate([np.repeat(pick, 25) for pick in picks])
+    X = centers[truth] + r.normal(size=(len(truth), 8))
+    models = [HardHDP(random_state=s).fit(X, groups=np.repeat(range(4), 75)) for s in range(3)]
+    assert {model.n_clusters_ for model in models} == {5}
+    assert len(set(zip(truth, models[0].labels_, strict=True))) <= 6
+
+
+def test_heavy_tails_in_groups_at_random_are_one_cluster():
+    r = np.random.default_rng(5)
+    for seed in range(3):
+        X = r.standard_t(3, size=(300, 3))
+        model = HardHDP(random_state=seed).fit(X, groups=r.integers(0, 4, 300))
+        assert model.n_clusters_ == 1

@@ -1,11 +1,11 @@
 """Rows as sums of features: the state of a fit, and the steps that the algorithms are written with.
 
 An `Allocation` keeps the features A and makes the decisions. Z (a byte for each row and feature)
-and the errors of the rows are in one state for each share of rows (`segment.py`). The rows stay
-where they are and are read in blocks. Each step is a map over fixed segments of the rows, and sums
-are added in the order of the segments, so that nothing depends on the number of threads or workers.
-In this process all rows are one share, and its segments are views of it. `work` counts the cost of
-the passes, so that a search ends by a count, not by a clock.
+and the errors of the rows are in one state for each share of rows (`segment.py`). In this process
+all rows are one share. The rows stay where they are and are read in blocks. Each step is a map over
+fixed segments of the rows, and sums are added in the order of the segments, so that nothing depends
+on the number of threads or workers. `work` counts the cost of the passes, so that a search ends by
+a count, not by a clock.
 """
 
 from typing import Any
@@ -17,7 +17,7 @@ from madbayes._rows.speculation import in_turn
 from madbayes.features import row_kernels as kernels
 from madbayes.features import segment
 from madbayes.features.row_kernels import COORDINATE, EXACT, MEASURE, SOME, triangle
-from madbayes.features.segment import UNBOUND, Bounds, State
+from madbayes.features.segment import Bounds, State
 
 
 class Allocation:
@@ -33,6 +33,7 @@ class Allocation:
         self.weight = NO_WEIGHT if self.remote else rows.weight
         self.n, self.d = rows.n, rows.d
         self.shares = self.rows.shares if self.remote else [Share(rows, self.rows.cuts, 0)]
+        self.spans = self.rows.spans if self.remote else [(0, self.n)]
         self.A = np.zeros((0, self.d))
         self.rss = np.inf
         self.S = np.zeros((0, 0))  # ZᵀWZ
@@ -108,7 +109,7 @@ class Allocation:
         changed = self._pass(SOME if some else EXACT, bounds)
         if some:  # what was there, and what the rows that changed add to it
             self.rss, self.S, self._T = max(0.0, rss + self.rss), S + self.S, T + self._T
-        bounds.few_changed(changed, self.n)
+        bounds.note_changes(changed, self.n)
         if bounds.reach.size:
             self.work = work
         else:
@@ -122,31 +123,18 @@ class Allocation:
             self.measure()
             self.work = work
 
-    def _pass(self, how: int, bounds: Bounds = UNBOUND) -> int:
-        parts = self._map(how, bounds)
+    def _pass(self, how: int, bounds: Bounds | None = None) -> int:
+        args: tuple = self.executor.once(np.array, self.A), how, self.most_nodes
+        if bounds is not None:
+            args = (*args, bounds.reach, bounds.moved)
+        self.states = self.executor.change(segment.one_pass, self.shares, self.states, *args)
+        parts = [p for share in self.executor.ask(segment.parts_of, self.states) for p in share]
         changed, self.rss, self.S, self._T, cost = parts[0]
         for part in parts[1:]:
             changed, self.rss = changed + part[0], self.rss + part[1]
             self.S, self._T, cost = self.S + part[2], self._T + part[3], cost + part[4]
         self.work += self.one_pass() + cost
         return int(changed)
-
-    def _map(self, how: int, bounds: Bounds = UNBOUND) -> list[segment.Part]:
-        """`segment.one_pass` of all segments: what each of them found."""
-        if self.remote:
-            args = self.executor.once(np.array, self.A), how, self.most_nodes
-            shares = self.rows.shares
-            self.states = self.executor.change(segment.pass_of_its_own, shares, self.states, *args)
-            parts = self.executor.ask(segment.parts_of, self.states)
-        else:
-            told = segment.make_pass(self.A, how, self.n, self.most_nodes, bounds)
-            views = [self.states[0].rows(a, b, bounds.reach) for a, b in self.rows.spans]
-            found = self.executor.change(segment.one_pass, self.rows.shares, views, told)
-            parts = [state.parts for state in found]
-        return [part for share in parts for part in share]
-
-    def _rows_with_z(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        return self.rows.take(rows), self.Z[rows]
 
     def open_in_turn(self, penalty: float, cap: int) -> int:
         """Visit the rows one after another; a row sees the features that earlier rows opened.
@@ -229,16 +217,15 @@ class Allocation:
 
     def residuals(self, rows: np.ndarray) -> np.ndarray:
         """The residuals X - ZA of some rows."""
-        X, Z = np.empty((rows.size, self.d)), np.empty((rows.size, self.K))
-        if not self.remote:
-            X, Z = self._rows_with_z(rows)
-        else:
-            at = np.searchsorted([b for _, b in self.rows.spans], rows, side="right")
-            for s in np.unique(at):
-                some, each = at == s, ([self.shares[s]], [self.states[s]])
-                index = rows[some] - self.rows.spans[s][0]
-                X[some], Z[some] = self.executor.ask(segment.rows_with_z, *each, args=(index,))[0]
-        return X - Z.astype(np.float64) @ self.A
+        found, at = np.empty((rows.size, self.d)), self._share_of(rows)
+        for s in np.unique(at):
+            each = [self.shares[s]], [self.states[s]]
+            args = self.A, rows[at == s] - self.spans[s][0]
+            found[at == s] = self.executor.ask(segment.residuals, *each, args=args)[0]
+        return found
+
+    def _share_of(self, rows: np.ndarray) -> np.ndarray:
+        return np.searchsorted([b for _, b in self.spans], rows, side="right")
 
     def add(self, z: list[Any], a: np.ndarray) -> None:
         """Add a feature; a pass must follow. `z` has the new column of Z for each share."""
@@ -262,22 +249,26 @@ class Allocation:
         for s in np.unique(of):
             columns = [reached[s]], [self.shares[s]], [self.states[s]]
             places = self.executor.ask(segment.places_of, *columns, args=(at[of == s],))
-            found[of == s] = places[0]
+            found[of == s] = self.spans[s][0] + places[0]
         return found
 
     def birth(
         self, rows: np.ndarray, with_mean: bool = True, rounds: int = 10
     ) -> tuple[np.ndarray, np.ndarray, float]:
-        """The best new feature grown from the residuals of `rows` (and from the mean of all).
+        """The best new feature grown from the residuals of `rows` (and from the mean of all rows).
 
-        Each in turn: z = [2Ra > aᵀa], a = the mean of R over z. Returns z, a and what they save.
+        Each seed a in turn: z = [2Ra > aᵀa], a = the mean of R over z. Returns z, a and by how much
+        they lower the error; only for rows in this process.
         """
         seeds = self.residuals(rows)
         if with_mean:
             seeds = np.vstack([np.zeros((1, self.d)), seeds])
         saved = np.full(seeds.shape[0], -np.inf)
         for round_ in range(rounds):
-            on, count, total = self._grow(seeds, with_mean and round_ == 0)
+            everybody = with_mean and round_ == 0
+            on, count, total = segment.grow(
+                self.shares[0], self.states[0], self.A, seeds, everybody
+            )
             self.work += self.n * (1 + self.K + len(seeds)) * self.d
             seeds = total / np.where(count > 0, count, 1.0)[:, None]
             now = count * (seeds**2).sum(axis=1)
@@ -290,14 +281,5 @@ class Allocation:
     def nearer(self, a: np.ndarray) -> list[Any]:
         """The rows whose error falls if they get a feature `a`, for `add`."""
         self.work += self.n * (2 + self.K) * self.d
-        if self.remote:
-            args = self.executor.once(np.array, self.A), a
-            return self.executor.map(segment.nearer, self.shares, self.states, args=args)
-        return [self._grow(a[None], False)[0][:, 0]]
-
-    def _grow(self, seeds: np.ndarray, everybody: bool) -> tuple[Any, Any, Any]:
-        views = [self.states[0].rows(a, b) for a, b in self.rows.spans]
-        args = self.A, seeds, everybody
-        parts = self.executor.map(segment.grow, self.rows.shares, views, args=args)
-        on, count, total = zip(*parts, strict=True)
-        return self.rows.join(list(on)), sum(count), sum(total)
+        args = self.executor.once(np.array, self.A), a
+        return self.executor.map(segment.nearer, self.shares, self.states, args=args)

@@ -1,7 +1,6 @@
 """What `HardHDP` and `KernelHardHDP` share: penalties, fitting, predicting."""
 
 from dataclasses import replace
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -16,8 +15,8 @@ from madbayes._rows.row_kernels import squared_error
 from madbayes._rows.rows import DISK_VALUES, Rows, on_disk
 from madbayes._search.division import Division
 from madbayes._search.driver import by_size, descend, search
-from madbayes._search.number import printed_number, search_number
-from madbayes._search.price import SharedPrice, fixed
+from madbayes._search.number import printed_number
+from madbayes._search.price import SharedPrice
 from madbayes.groups.algorithm2 import GroupedLabels, SharedClustering, hard_hdp
 from madbayes.groups.farthest import group_gap, local_gap
 from madbayes.groups.grouped_rows import (
@@ -28,11 +27,10 @@ from madbayes.groups.grouped_rows import (
     put_together,
     usage,
 )
-from madbayes.groups.path import Pair, Plan, find_plan, split_penalty
+from madbayes.groups.path import Pair, Plan, find_plan
 from madbayes.groups.relaxation import relaxed_bound, rounded
 from madbayes.groups.space import GroupedSpace
 from madbayes.howmany.staircase import Staircase
-from madbayes.kmeans.dense_space import DenseSpace
 from madbayes.kmeans.farthest import first_gap
 
 
@@ -199,8 +197,8 @@ class SharedClusters:
         if not isinstance(local, str) and not isinstance(glob, str):
             return Plan(float(local), float(glob))
         hints = (self.n_local_hint, self.n_global_hint)
-        plan = find_plan(rows, numbers_of(local, glob), hints, options.random_state)
-        return plan if "auto" in (local, glob) else Plan(plan.local, plan.glob)
+        plan = find_plan(rows, numbers_of(local, glob), hints, options)
+        return plan if "auto" in (local, glob) else plan._replace(path=None)
 
     def _search(self, rows: Grouped, plan: Plan, options: Options) -> tuple[Plan, SharedClustering]:
         """The search, from Algorithm 2 among others.
@@ -208,8 +206,8 @@ class SharedClusters:
         If the search finds another number than the path chose, λ_g rises or falls a few times; the
         nearest number is kept, with its λ_g.
         """
-        if plan.parts:
-            return self._search_parts(rows, plan, options)
+        if plan.labels is not None:
+            return plan, self._polish(rows, plan)
         number = None if plan.path is None else plan.path.best().number
         known = [print_labels(rows, plan.local, plan.glob, options.max_iter).labels]
         if plan.path is not None:
@@ -226,35 +224,15 @@ class SharedClusters:
         _, plan, now, history = min(found, key=lambda each: each[0])
         return plan, clustering_of(now, history)
 
-    def _search_parts(
-        self, rows: Grouped, plan: Plan, options: Options
-    ) -> tuple[Plan, SharedClustering]:
-        """DP-means of all rows together or of each group alone, then the moves between groups."""
-        cuts = rows.start if len(plan.parts) > 1 else [0, len(rows.X)]
-        labels, prices, k = np.empty(len(rows.X), np.int64), [], 0
-        for path, (a, b) in zip(plan.parts, pairwise(cuts), strict=True):
-            choice = path.best()
-            now, _, price = search_number(
-                DenseSpace(rows.X[a:b], rows.w[a:b], fixed(choice.number, b - a)),
-                choice.number,
-                choice.price,
-                max_clusters=None,
-                centers=[path.centers_at(choice.price)],
-                **options.for_search(),
-            )
-            labels[a:b] = k + now.labels
-            prices.append(price)
-            k += now.k
-        total = float(np.exp(np.mean(np.log(prices))))
-        given = numbers_of(self.penalty_local, self.penalty_global)
-        local, glob = split_penalty(total, rows, len(prices), given)
-        space = space_of(rows, local, glob)
-        now = space.division(labels)
+    def _polish(self, rows: Grouped, plan: Plan) -> SharedClustering:
+        """Moves of rows and of local clusters, as long as they keep the number of clusters."""
+        space = space_of(rows, plan.local, plan.glob)
+        now = space.division(plan.labels)
         history, better = [now.objective], space.move(now)
         if better.k == now.k and better.objective < now.objective:
             now = better
             history.append(now.objective)
-        return plan._replace(local=local, glob=glob), clustering_of(now, history)
+        return clustering_of(now, history)
 
     def _print(self, rows: Grouped, plan: Plan, options: Options) -> tuple[Plan, SharedClustering]:
         """Algorithm 2; where a number was chosen, at penalties of its own scale that give it."""

@@ -1,38 +1,44 @@
-"""Penalties of the hard HDP that the data decide.
+"""How many clusters groups share, and the penalties λ_l and λ_g of that number.
 
-1. *Candidates.* For several λ_l, from far below the variation of a group's rows to all of it: the
-   clusters that pay at a small λ_g; then λ_g rises step by step, and each descent starts from the
-   one before.
-2. *Description length.* A candidate describes the data by the clusters that each group uses, the
-   cluster of each row, the centres, and the rest as round Gaussian noise. The length is
+Three divisions compete. The last two use the tests of `DPMeans` ("alone": `howmany/path.py`).
+
+1. *Shared.* For several λ_l, from far below the variation of a group's rows to all of it, take the
+   clusters that pay at a small λ_g. Then λ_g rises step by step, and each descent starts from the
+   division before. Of all these candidates the one with the shortest description is kept. A
+   description names the clusters that each group uses, the cluster of each row and the centres, and
+   codes the rest as round Gaussian noise. Its length is
 
      L = nd/2·log(SSE/(n-g)d) + Σ_j log C(g, k_j) + Σ_j l_j + gd/2·log(n/g)
 
-   with l_j, the labels within a group, the shorter of n_j log k_j (clusters about equal) and
+   where l_j, the labels within a group, is the shorter of n_j log k_j (clusters about equal) and
    Σ_p n_jp log(n_j/n_jp) + (k_j-1)/2·log n_j. This is the integrated complete likelihood of
    Biernacki, Celeux & Govaert 2000, for groups. d is the number of columns that vary, (Σ v)²/Σ v²
-   of the variances v of small clusters along their principal axes. The candidate with the least L
-   is the best one.
-3. *Are clusters shared?* Three divisions describe a half of the rows that did not set their
-   centres: the best candidate, DP-means of all rows together, and DP-means of each group alone
-   (`penalties.path`). The shortest description wins. Round Gaussians cut long clusters into pieces,
-   so a candidate must also describe the true groups better than shuffled ones, and have no more
-   clusters than all rows together or than the groups alone, added up.
-4. With hints: the candidate nearest to them, then larger or smaller penalties until the numbers are
-   met, or nearly.
+   of the variances v of small clusters along their principal axes.
+2. *Pooled.* DP-means of all rows together.
+3. *Alone.* DP-means of each group alone. Clusters of different groups are then joined, the nearest
+   first, while that shortens the description.
 
-With one group the number is that of DP-means. With many rows the candidates come from a sample of
-the groups, or of the rows where there are few groups.
+The division wins under which rows that did not set its centres are most likely: half of the rows of
+each group, under a mixture of round Gaussians, averaged over several halvings. If "alone" beats
+"pooled", all rows together in as many clusters as half of the groups show compete, too: groups can
+show a division that the test of all rows missed. "Shared" must also beat what the same penalties
+give for groups at random, because it is the best of many candidates.
+
+With hints, the candidate nearest to the hints is taken, and its penalties rise or fall until the
+numbers are met, or nearly. With one group the number is that of DP-means. Candidates of many rows
+come from a sample of the groups, or of the rows where there are few groups. The random numbers are
+the same in every fit, so that the number of clusters depends on the rows only.
 """
 
 from dataclasses import replace
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.spatial.distance import cdist
-from scipy.special import gammaln, xlogy
+from scipy.special import gammaln, logsumexp, xlogy
 
+from madbayes._model.fitting import Options
 from madbayes._partition.lloyd import nearest
 from madbayes._partition.moves import means
 from madbayes._rows.frame import power_of_two
@@ -40,27 +46,28 @@ from madbayes._rows.progress import Stage
 from madbayes._rows.row_kernels import squared_error
 from madbayes._search.division import Division, without_gaps
 from madbayes._search.driver import descend
-from madbayes._search.price import SharedPrice
+from madbayes._search.number import search_number
+from madbayes._search.price import SharedPrice, fixed
 from madbayes._search.renewal import renew
 from madbayes.groups.grouped_rows import Grouped
 from madbayes.groups.space import GroupedSpace
 from madbayes.howmany.path import find_path
 from madbayes.howmany.staircase import Staircase
+from madbayes.kmeans.dense_space import DenseSpace
 
-SAMPLE_ROWS = 4000  # rows that candidates are made from
 GLOBAL_STEP = 1.6  # factor from one λ_g to the next
-LOCAL_LEVELS = 6  # values of λ_l
 MOST_CLUSTERS = 48  # clusters at the smallest λ_g, about
 MIN_ROWS = 4  # rows that a cluster has on average, at least
-SURPLUS = (5.0, 0.04)  # nats, and nats per row, by which a description must be shorter
+SURPLUS = (5.0, 0.04)  # nats, and nats per held-out row, by which a division must be more likely
 LOCAL_SHARE = 0.1  # of the penalty of DP-means: the part that goes to λ_l if all groups are alike
 LEAST_SUPPORT = 0.01  # of groups that differ but are not divided themselves: weak evidence
-MANY_GROUPS = 64  # more groups are not clustered one by one
 
-Pair = tuple[float | None, float | None]  # for λ_l and λ_g
+Pair = tuple[float | None, float | None]  # for λ_l and λ_g; None: to be found
 
 
 class Candidate(NamedTuple):
+    """A division of the groups at the penalties `local` and `glob`."""
+
     local: float
     glob: float
     n_local: float  # clusters that a group uses, on average
@@ -71,27 +78,27 @@ class Candidate(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """Penalties, the number of clusters against λ_g, and how the clusters are found.
-
-    `parts` is empty if the groups share some clusters. It holds the path of DP-means of all rows if
-    the groups are alike, and one path for each group if each has clusters of its own.
-    """
+    """Penalties; where they were found, the number of clusters against λ_g (`path`); and the labels
+    of the rows if the division "pooled" or "alone" won."""
 
     local: float
     glob: float
     path: Staircase | None = None
-    parts: tuple[Staircase, ...] = ()
+    labels: np.ndarray | None = None
+
+
+# Descriptions
 
 
 def description_length(space: GroupedSpace, labels: np.ndarray, d: float) -> float:
-    """2. L of a division."""
+    """L of a division."""
     X, w, g = space.X, space.w, int(labels.max()) + 1
     n, n_groups = float(w.sum()), len(space.start) - 1
     group = np.repeat(np.arange(n_groups), np.diff(space.start))
     n_jp = np.bincount(group * g + labels, w, minlength=n_groups * g).reshape(-1, g)
     n_j, k_j = n_jp.sum(axis=1), (n_jp > 0).sum(axis=1)
     error = squared_error(X, w, labels, means(X, w, labels, g, False)[0])
-    floor = 1e-9 * total_error(space)  # rows that coincide are not described for nothing
+    floor = 1e-9 * total_error(space)  # rows that coincide do not have an infinitely short code
     error = max(error, floor, np.finfo(float).tiny)
     unequal = -xlogy(n_jp, n_jp / n_j[:, None]).sum(axis=1) + (k_j - 1) * np.log(n_j) / 2
     return float(
@@ -108,7 +115,7 @@ def total_error(space: GroupedSpace) -> float:
 
 
 def varying_columns(space: GroupedSpace, rng: np.random.RandomState) -> float:
-    """2. How many columns vary within small clusters, as their principal variances say."""
+    """d: how many columns vary within small clusters, as their principal variances say."""
     X, w = space.X, space.w
     seeds = space.draw(max(1, min(MOST_CLUSTERS, len(X) // 8)), rng)
     z, k = space.nearest(seeds)
@@ -117,6 +124,46 @@ def varying_columns(space: GroupedSpace, rng: np.random.RandomState) -> float:
     S = R.T @ R if R.shape[1] <= R.shape[0] else R @ R.T  # the same eigenvalues except zeros
     norm = float((S**2).sum())
     return float(np.trace(S)) ** 2 / norm if norm > 0 else 1.0
+
+
+def held_out_length(space: GroupedSpace, labels: np.ndarray, fitted: np.ndarray, d: float) -> float:
+    """Minus the log-likelihood of the rows that are not `fitted`, up to a constant.
+
+    The fitted rows make a mixture of round Gaussians for each group: all groups share the centres
+    and the variance, and each has the shares of its own rows, with one row more that is spread like
+    the rows of all groups.
+    """
+    k = int(labels.max()) + 1
+    fit, rest = (space.part(np.flatnonzero(side), space.n) for side in (fitted, ~fitted))
+    C, W, _ = means(fit.X, fit.w, labels[fitted], k, False)
+    error = squared_error(fit.X, fit.w, labels[fitted], C)
+    error = max(error, 1e-9 * total_error(space), np.finfo(float).tiny)
+    variance = error / (max(float(W.sum()) - k, 1.0) * d)
+    shares = np.zeros((int(space.group[-1]) + 1, k))
+    np.add.at(shares, (fit.group, labels[fitted]), fit.w)
+    shares += W / W.sum()
+    shares /= shares.sum(axis=1, keepdims=True)
+    with np.errstate(divide="ignore"):
+        logs = np.log(shares)
+    found = logsumexp(logs[rest.group] - cdist(rest.X, C, "sqeuclidean") / (2 * variance), axis=1)
+    return float(rest.w @ (d / 2 * np.log(variance) - found))
+
+
+def halve(space: GroupedSpace, rng: np.random.RandomState) -> np.ndarray:
+    """A mask of half of the rows of each group."""
+    fitted = np.zeros(space.n, bool)
+    for a, b in pairwise(space.start):
+        fitted[a + rng.permutation(b - a)[: (b - a) // 2]] = True
+    return fitted
+
+
+def shuffle(space: GroupedSpace, rng: np.random.RandomState) -> GroupedSpace:
+    """The same rows, in groups at random."""
+    order = rng.permutation(space.n)
+    return replace(space, X=space.X[order], w=space.w[order])
+
+
+# Shared
 
 
 def describe(space: GroupedSpace, now: Division, d: float) -> Candidate:
@@ -131,7 +178,7 @@ def describe(space: GroupedSpace, now: Division, d: float) -> Candidate:
 def candidates(
     space: GroupedSpace, given: Pair, d: float, rng: np.random.RandomState
 ) -> list[Candidate]:
-    """1. For each λ_l the staircase over λ_g; penalties that are given stay as they are."""
+    """For each λ_l the staircase over λ_g; penalties that are given stay as they are."""
     X, w, n_groups = space.X, space.w, len(space.start) - 1
     total = total_error(space)
     if not total > 0:
@@ -139,7 +186,7 @@ def candidates(
     between = sum(np.square(w[a:b] @ X[a:b]).sum() / w[a:b].sum() for a, b in pairwise(space.start))
     each = max(total - float(between), 1e-9 * total) / n_groups  # variation within one group
     lowest = each * n_groups / (8 * w.sum())  # an eighth of the variation of one row
-    levels = np.geomspace(each / 2, min(lowest, each / 4), LOCAL_LEVELS).tolist()
+    levels = np.geomspace(each / 2, min(lowest, each / 4), 6).tolist()
     smallest = 2 / d * total / min(MOST_CLUSTERS, len(X)) ** (1 + 2 / d)
     if given[0] is not None:
         levels = [given[0]]
@@ -165,120 +212,6 @@ def searched(
     return describe(space, now, d)
 
 
-def held_out_length(
-    space: GroupedSpace, labels: np.ndarray, fitted: np.ndarray, d: float, order: np.ndarray
-) -> float:
-    """3. L of the rows that are not `fitted`, each in the nearest cluster that its group uses.
-
-    Centres, and the clusters that a group uses, are those of the fitted rows. `order` is a
-    permutation of the other rows: it puts them into other groups.
-    """
-    k = int(labels.max()) + 1
-    fit, rest = (space.part(np.flatnonzero(side), space.n) for side in (fitted, ~fitted))
-    C, W, _ = means(fit.X, fit.w, labels[fitted], k, False)
-    uses = np.zeros((int(space.group[-1]) + 1, k), bool)
-    uses[fit.group, labels[fitted]] = True
-    uses[~uses.any(axis=1)] = W > 0  # a group without fitted rows may use any cluster
-    rest = replace(rest, X=rest.X[order], w=rest.w[order])
-    z = np.empty(rest.n, np.int64)
-    for a, b in pairwise(rest.start):
-        mine = np.flatnonzero(uses[rest.group[a]])
-        z[a:b] = mine[cdist(rest.X[a:b], C[mine], "sqeuclidean").argmin(axis=1)]
-    return description_length(rest, without_gaps(z)[0], d)
-
-
-def parts_or_shared(
-    rows: Grouped, space: GroupedSpace, best: Candidate, d: float, rng: np.random.RandomState
-) -> tuple[tuple[Staircase, ...], int]:
-    """3. The paths of the parts that are clustered apart (`Plan`), and the most clusters that
-    groups may share."""
-    fitted = np.zeros(space.n, bool)
-    for a, b in pairwise(space.start):  # half of each group
-        fitted[a + rng.permutation(b - a)[: (b - a) // 2]] = True
-    pooled = find_path(rows.X, rows.w, None, None)
-    if not fitted.any():
-        return (pooled,), 1
-    kept = np.arange(np.count_nonzero(~fitted))
-
-    def length(labels: np.ndarray, order: np.ndarray = kept) -> float:
-        return held_out_length(space, labels, fitted, d, order)
-
-    surplus = SURPLUS[0] + SURPLUS[1] * float(space.w[~fitted].sum())
-    parts: tuple[Staircase, ...] = (pooled,)
-    most = space.n
-    shortest = length(labels_of(rows, parts))
-    if len(space.start) - 1 <= MANY_GROUPS:
-        cuts = pairwise(space.start)
-        alone = tuple(find_path(rows.X[a:b], rows.w[a:b], None, None) for a, b in cuts)
-        most = max(pooled.best().number, sum(path.best().number for path in alone))
-        words = length(labels_of(rows, alone))
-        if words < shortest - surplus:
-            parts, shortest = alone, words
-    shared = space.at(best.local, best.glob).settle(best.centers).labels
-    words = length(shared)
-    shuffled = min(length(shared, rng.permutation(kept)) for _ in range(4))
-    if best.n_global <= most and words < min(shortest, shuffled - surplus):
-        return (), most
-    return parts, most
-
-
-def labels_of(rows: Grouped, parts: tuple[Staircase, ...]) -> np.ndarray:
-    """The divisions of the parts (all rows, or each group) as one division."""
-    cuts = rows.start if len(parts) > 1 else [0, len(rows.X)]
-    z, k = np.empty(len(rows.X), np.int64), 0
-    for path, (a, b) in zip(parts, pairwise(cuts), strict=True):
-        centers = path.centers_at(path.best().price)
-        z[a:b] = k + nearest(rows.X[a:b], centers)
-        k += len(centers)
-    return without_gaps(z)[0]
-
-
-def split_penalty(total: float, rows: Grouped, n_parts: int, given: Pair) -> tuple[float, float]:
-    """λ_l and λ_g at which a cluster costs `total`.
-
-    If the groups are alike, all of them use each cluster, and most of the cost is λ_g. If each
-    group has clusters of its own, most of the cost is λ_l.
-    """
-    uses = len(rows.start) - 1 if n_parts == 1 else 1
-    share = LOCAL_SHARE if n_parts == 1 else 1 - LOCAL_SHARE
-    if given[1] is not None:
-        return given[0] or max(total - given[1], 1e-3 * total) / uses, given[1]
-    local = given[0] or share * total / uses
-    return local, max(total - uses * local, 1e-3 * total)
-
-
-def plan_parts(rows: Grouped, parts: tuple[Staircase, ...], given: Pair) -> Plan:
-    """The plan to cluster all rows together, or each group alone."""
-    choices = [path.best() for path in parts]
-    total = float(np.exp(np.mean([np.log(choice.price) for choice in choices])))
-    local, glob = split_penalty(total, rows, len(parts), given)
-    if len(rows.start) == 2:
-        return Plan(local, glob, moved(parts[0], rows.offset), parts)
-    if len(parts) == 1:
-        reason = f"the groups are alike, and of all rows together: {choices[0].reason}"
-        path = replace(parts[0], choice=replace(choices[0], reason=reason))
-        return Plan(local, glob, moved(path, rows.offset), parts)
-    divided = [choice for choice in choices if choice.number > 1]
-    labels = labels_of(rows, parts)
-    now = GroupedSpace(
-        rows.X, rows.w, rows.group, SharedPrice(glob, len(labels), local=local)
-    ).division(labels)
-    everything = float(rows.w @ np.square(rows.X, dtype=np.float64).sum(axis=1))
-    path = Staircase.build(
-        [1, now.k],
-        [everything + local * (len(rows.start) - 1), now.objective - glob * now.k],
-        centers=[np.zeros((1, rows.X.shape[1])), now.centers],
-    )
-    path = path.decide(
-        now.k,
-        "each group has clusters of its own",
-        scores={},
-        support=min((choice.support for choice in divided), default=LEAST_SUPPORT),
-        price=glob,
-    )
-    return Plan(local, glob, moved(path, rows.offset), parts)
-
-
 def miss(one: Candidate, wanted: Pair) -> float:
     """How far the numbers of clusters are from the wanted ones."""
     have = (one.n_local, one.n_global)
@@ -288,9 +221,11 @@ def miss(one: Candidate, wanted: Pair) -> float:
 def towards(
     space: GroupedSpace, best: Candidate, wanted: Pair, d: float, rng: np.random.RandomState
 ) -> Candidate:
-    """4. Penalties rise where the search finds too many clusters, and fall where too few."""
+    """Raise penalties where the search finds more clusters than wanted, and lower them where fewer.
+
+    The gain of one more of k clusters falls like k to the power 1 + 2/d, which sets the steps.
+    """
     local, glob = best.local, best.glob
-    power = 1 + 2 / d  # the gain of one more of k clusters falls like k to this power
     found = []
     for _ in range(6):
         best = searched(space.at(local, glob), best, d, rng)
@@ -301,21 +236,165 @@ def towards(
         ]
         if all(abs(ratio - 1) < 0.05 for ratio in too_many):
             break
-        local *= float(np.clip(too_many[0] ** power, 1 / 4, 4))
-        glob *= float(np.clip(too_many[1] ** power, 1 / 4, 4))
+        steps = np.clip(np.power(too_many, 1 + 2 / d), 1 / 4, 4)
+        local, glob = local * float(steps[0]), glob * float(steps[1])
     return min(found, key=lambda one: miss(one, wanted))
 
 
-def find_plan(rows: Grouped, given: Pair, hints: Pair, rng: np.random.RandomState) -> Plan:
+# Pooled and alone
+
+
+def paths_of(space: GroupedSpace, cuts: Any) -> tuple[Staircase, ...]:
+    """How many clusters DP-means finds in each part of the rows."""
+    return tuple(find_path(space.X[a:b], space.w[a:b], None, None) for a, b in pairwise(cuts))
+
+
+def labels_of(X: np.ndarray, parts: tuple[Staircase, ...], cuts: Any) -> np.ndarray:
+    """The divisions of the parts as one division."""
+    z, k = np.empty(len(X), np.int64), 0
+    for path, (a, b) in zip(parts, pairwise(cuts), strict=True):
+        centers = path.centers_at(path.best().price)
+        z[a:b] = k + nearest(X[a:b], centers)
+        k += len(centers)
+    return without_gaps(z)[0]
+
+
+def join_across_groups(space: GroupedSpace, labels: np.ndarray, d: float) -> np.ndarray:
+    """Join clusters of different groups, the cheapest pair first, while L falls."""
+    z, words = labels, description_length(space, labels, d)
+    while (k := int(z.max()) + 1) > 1:
+        C, W, _ = means(space.X, space.w, z, k, False)
+        uses = np.zeros((int(space.group[-1]) + 1, k))
+        uses[space.group, z] = 1.0
+        cost = cdist(C, C, "sqeuclidean") * (W * W[:, None] / (W + W[:, None]))
+        cost[(uses.T @ uses) > 0] = np.inf  # a group keeps the clusters that it was divided into
+        a, b = np.unravel_index(np.argmin(cost), cost.shape)
+        joined = without_gaps(np.where(z == b, a, z))[0]
+        shorter = description_length(space, joined, d) if np.isfinite(cost[a, b]) else np.inf
+        if not shorter < words:
+            break
+        z, words = joined, shorter
+    return z
+
+
+def at_number(path: Staircase, number: int, reason: str) -> Staircase:
+    """The path with another choice: the step nearest to `number`, with weak evidence."""
+    nearest_number = int(path.number[np.argmin(np.abs(path.number - number))])
+    return path.decide(nearest_number, reason, scores=path.scores, support=LEAST_SUPPORT)
+
+
+def compete(
+    space: GroupedSpace, shared: Candidate, d: float, rng: np.random.RandomState
+) -> tuple[tuple[Staircase, ...], int]:
+    """Which division wins: the paths of its parts (none: "shared"; one: "pooled"; otherwise
+    "alone"), and the most clusters that groups may share."""
+    everything = [0, space.n]
+    pooled = paths_of(space, everything)
+    if (np.diff(space.start) < 2).all():
+        return pooled, 1
+    halves = [halve(space, rng) for _ in range(4)]
+    surplus = SURPLUS[0] + SURPLUS[1] * float(space.w.sum()) / 2
+
+    def length(space: GroupedSpace, labels: np.ndarray) -> float:
+        return float(np.mean([held_out_length(space, labels, half, d) for half in halves]))
+
+    winner, most = pooled, space.n
+    shortest = length(space, labels_of(space.X, pooled, everything))
+    if len(space.start) - 1 <= 64:  # more groups are not clustered one by one: too slow
+        alone = paths_of(space, space.start)
+        numbers = sorted(path.best().number for path in alone)
+        most = max(pooled[0].best().number, sum(numbers))
+        joined = join_across_groups(space, labels_of(space.X, alone, space.start), d)
+        words = length(space, joined)
+        if words < shortest - surplus:
+            winner, shortest = alone, words
+            usual = numbers[len(numbers) // 2]
+            reason = f"half of the groups alone have {usual} clusters or more"
+            finer = (at_number(pooled[0], usual, reason),)
+            words = length(space, labels_of(space.X, finer, everything))
+            if words < shortest:
+                winner, shortest = finer, words
+    here = space.at(shared.local, shared.glob)
+    words = length(space, here.settle(shared.centers).labels)
+    if 1 < shared.n_global <= most and words < shortest:
+        at_random = [shuffle(here, rng) for _ in range(8)]
+        null = [length(one, one.move(one.settle(shared.centers)).labels) for one in at_random]
+        if words < np.mean(null) - 2 * np.std(null) - surplus:
+            return (), most
+    return winner, most
+
+
+def split_penalty(total: float, rows: Grouped, n_parts: int, given: Pair) -> tuple[float, float]:
+    """λ_l and λ_g at which a cluster costs `total`.
+
+    If the groups are alike, all of them use each cluster, and most of the cost is λ_g. If each
+    group was clustered alone, most of the cost is λ_l.
+    """
+    uses = len(rows.start) - 1 if n_parts == 1 else 1
+    share = LOCAL_SHARE if n_parts == 1 else 1 - LOCAL_SHARE
+    if given[1] is not None:
+        return given[0] or max(total - given[1], 1e-3 * total) / uses, given[1]
+    local = given[0] or share * total / uses
+    return local, max(total - uses * local, 1e-3 * total)
+
+
+def plan_parts(
+    rows: Grouped, parts: tuple[Staircase, ...], given: Pair, options: Options, d: float = 1.0
+) -> Plan:
+    """The plan of "pooled" or "alone": a search of each part for the number of its path."""
+    cuts = rows.start if len(parts) > 1 else [0, len(rows.X)]
+    labels, prices, k = np.empty(len(rows.X), np.int64), [], 0
+    for path, (a, b) in zip(parts, pairwise(cuts), strict=True):
+        choice = path.best()
+        now, _, price = search_number(
+            DenseSpace(rows.X[a:b], rows.w[a:b], fixed(choice.number, b - a)),
+            choice.number,
+            choice.price,
+            max_clusters=None,
+            centers=[path.centers_at(choice.price)],
+            **options.for_search(),
+        )
+        labels[a:b] = k + now.labels
+        prices.append(price)
+        k += now.k
+    local, glob = split_penalty(float(np.exp(np.mean(np.log(prices)))), rows, len(parts), given)
+    choice = parts[0].best()
+    if len(rows.start) == 2:
+        return Plan(local, glob, moved(parts[0], rows.offset), labels)
+    if len(parts) == 1:
+        reason = f"the groups are alike, and of all rows together: {choice.reason}"
+        path = replace(parts[0], choice=replace(choice, reason=reason))
+        return Plan(local, glob, moved(path, rows.offset), labels)
+    price = SharedPrice(glob, len(labels), local=local)
+    space = GroupedSpace(rows.X, rows.w, rows.group, price)
+    now = space.division(join_across_groups(space, labels, d))
+    reason = "each group has clusters of its own"
+    if now.k < k:
+        reason = f"each group was clustered alone, and {k} clusters were joined to {now.k}"
+    path = Staircase.build(
+        [1, now.k],
+        [total_error(space) + local * (len(rows.start) - 1), now.objective - glob * now.k],
+        centers=[np.zeros((1, rows.X.shape[1])), now.centers],
+    )
+    divided = [path.best().support for path in parts if path.best().number > 1]
+    support = min(divided, default=LEAST_SUPPORT)
+    path = path.decide(now.k, reason, scores={}, support=support, price=glob)
+    return Plan(local, glob, moved(path, rows.offset), now.labels)
+
+
+# The plan
+
+
+def find_plan(rows: Grouped, given: Pair, hints: Pair, options: Options) -> Plan:
     """λ_l, λ_g and how the clusters are found, where not both penalties are given."""
     if len(rows.start) == 2:  # one group
         hint = hints[1] or hints[0]
-        return plan_parts(
-            rows, (find_path(rows.X, rows.w, None, None if hint is None else round(hint)),), given
-        )
+        path = find_path(rows.X, rows.w, None, None if hint is None else round(hint))
+        return plan_parts(rows, (path,), given, options)
+    rng = np.random.RandomState(0)
     row = float(rows.w.mean())  # in the spaces below a row has weight 1 on average
     whole = GroupedSpace(rows.X, rows.w / row, rows.group, SharedPrice(1.0, len(rows.X), local=1.0))
-    space = whole.sample(SAMPLE_ROWS, rng) if whole.n > SAMPLE_ROWS else whole
+    space = whole.sample(4000, rng) if whole.n > 4000 else whole  # so that candidates take seconds
     share = space.price.penalty / row  # λ_g of the sample for λ_g = 1 of all rows
     at = (
         None if given[0] is None else given[0] / row,
@@ -328,17 +407,14 @@ def find_plan(rows: Grouped, given: Pair, hints: Pair, rng: np.random.RandomStat
     reason = "the groups share clusters: the shortest description of the groups"
     if hints != (None, None):
         best, reason = towards(space, best, hints, d, rng), "the nearest to the hints"
-    elif given[1] is None and best.n_global > 1:
+    elif given[1] is None:
         scaled = best._replace(glob=best.glob / space.price.penalty)
-        parts, most = parts_or_shared(rows, whole, scaled, d, rng)
+        parts, most = compete(whole, scaled, d, rng)
         if parts:
-            return plan_parts(rows, parts, given)
+            return plan_parts(rows, parts, given, options, d)
         nearby = (best.glob * factor for factor in (1, 1 / GLOBAL_STEP, GLOBAL_STEP))
         trials = [searched(space.at(best.local, glob), best, d, rng) for glob in nearby]
-        trials = [one for one in trials if one.n_global <= most]
-        best = min([*trials, best], key=lambda one: one.words)
-    if best.n_global == 1 and hints[1] is None and given[1] is None:
-        best = best._replace(glob=max(best.glob, total_error(space)))  # no division saves as much
+        best = min([best, *trials], key=lambda one: (one.n_global > most, one.words))
     path = staircase(found, best, share, reason)
     local, glob = given[0] or best.local * row, given[1] or best.glob / share
     return Plan(local, glob, moved(path, rows.offset))
@@ -363,8 +439,6 @@ def staircase(found: list[Candidate], best: Candidate, share: float, reason: str
     others = sorted((one for one in steps if one is not best), key=lambda one: one.words)
     # A lead of ten nats is as good as certain.
     margin = min((others[0].words - best.words) / 10, 1.0) if others else 1.0
-    if best.n_global == 1:
-        margin, reason = 0.0, "no division stands out from noise"
     scores = {one.n_global: -one.words for one in sorted(steps, key=lambda one: -one.words)}
     return path.decide(
         best.n_global, reason, scores=scores, support=margin, price=best.glob / share
