@@ -19,7 +19,6 @@ FAMILIES = {
 
 YES = ("yes", "y", "true", "t", "ja", "j", "oui", "si", "sí", "on", "1")
 NO = ("no", "n", "false", "f", "nein", "non", "off", "0")
-NO_TEXT = (*(word for word in MISSING if word not in ("none", "nil")), "?")
 
 
 @dataclass(frozen=True)
@@ -70,8 +69,9 @@ def texts(column: pa.ChunkedArray, rules: TextRules) -> pa.ChunkedArray:
     if pa.types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
     text = pc.utf8_trim_whitespace(column.cast(pa.string()))
-    gone = pa.array(sorted({*NO_TEXT, *(word.lower() for word in rules.na)}))
-    missing = pc.is_in(pc.utf8_lower(text), value_set=gone)
+    # "none" may be a category: no airbags.
+    gone = {*MISSING, "?"} - {"none", "nil"} | {word.lower() for word in rules.na}
+    missing = pc.is_in(pc.utf8_lower(text), value_set=pa.array(sorted(gone)))
     return pc.if_else(missing, pa.scalar(None, pa.string()), text)
 
 

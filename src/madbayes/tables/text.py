@@ -24,7 +24,6 @@ from madbayes.tables.numbers import PLAIN
 USUAL = {".csv": ",", ".tsv": "\t", ".tab": "\t", ".txt": ",", ".data": ",", ".edges": " "}
 DELIMITERS = (",", ";", "\t", "|")
 PACKED = (".gz", ".bz2", ".zst", ".lz4")
-HEAD_BYTES = 1 << 16
 LOOK = 25  # records that decide
 
 
@@ -87,7 +86,7 @@ def _lines(text: str) -> list[str]:
 
 def _head(path: Path) -> tuple[str, str, list[str]]:
     """The start of the file as text: at least one whole record, unless that is enormous."""
-    size = HEAD_BYTES
+    size = 1 << 16
     while True:
         with Unpacked(path) as stream:
             raw = stream.read(size)
