@@ -2,13 +2,13 @@
 
 import csv
 import sys
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow.compute as pc
 from rich.text import Text
 
 from madbayes._storage.prepared import Column as PreparedColumn
@@ -19,7 +19,7 @@ from madbayes.cli.results import label_rows
 from madbayes.cli.run import Voice
 from madbayes.cli.show import count
 from madbayes.cli.write import number, safe, whole_file
-from madbayes.tables.cells import TableColumn, texts
+from madbayes.tables.cells import TableColumn
 from madbayes.tables.convert import flattened
 from madbayes.tables.encoder import TableEncoder
 from madbayes.tables.errors import UserError, harmless
@@ -141,18 +141,14 @@ def new_rows(
     encoder.na = tuple(dict.fromkeys([*encoder.na, *request.na]))
     frame = flattened(frame)
     try:
-        frame = encoder.fitting_frame(frame)
-        values = encoder.encode(frame)
-        units = encoder.encode(frame, units=True)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            frame = encoder.fitting_frame(frame)
+            values = encoder.encode(frame)
+            units = encoder.encode(frame, units=True)
     except ValueError as error:
         raise UserError(f"{called(request.file)}: {error}") from error
-    notes = []
-    for column in encoder.used_columns_:
-        if column.kind == "category" and column.categories is not None:
-            cells = texts(frame.column(frame.names.index(column.name)), encoder.rules_for(frame))
-            new = set(pc.unique(cells.drop_null()).to_pylist()) - set(column.categories)
-            if new:
-                notes.append(f"{column.name}: {min(new)!r} is new; such cells count as missing")
+    notes = list(dict.fromkeys(str(each.message) for each in caught))  # categories that are new
     takes_gaps = getattr(model.estimator, "missing", "error") == "observed"
     wanted = request.missing != "observed"
     bad = rows_with_gaps(units if wanted else values)

@@ -1,5 +1,6 @@
 """Columns and their cells: what was decided about a column, and its cells as numbers."""
 
+import warnings
 from dataclasses import dataclass
 
 import numpy as np
@@ -94,8 +95,15 @@ def read_cells(column: TableColumn, cells: pa.ChunkedArray, rules: TextRules) ->
     if pa.types.is_dictionary(cells.type):
         cells = cells.cast(cells.type.value_type)
     if column.categories is not None:
-        known = pa.array(column.categories)
-        found = pc.index_in(texts(cells, rules), value_set=known)
+        text = texts(cells, rules)
+        found = pc.index_in(text, value_set=pa.array(column.categories))
+        new = np.flatnonzero(pc.and_(found.is_null(), text.is_valid()))
+        if new.size:
+            warnings.warn(
+                f"{column.name}: {text[int(new[0])].as_py()!r} is new (row {new[0]}, the first of "
+                f"{new.size}); such cells count as missing",
+                stacklevel=2,
+            )
         return np.array(found.cast(pa.float64()).to_numpy(), dtype=np.float64)
     if not is_text(cells.type):
         values = plain_numbers(cells)

@@ -130,7 +130,7 @@ def prepare(
         elif gaps.size:
             X = encoder.filled(X)
             notes.append("missing cells were filled in with the mean of their column")
-    if gaps.size and has_gaps(X):
+    if mixed or (gaps.size and has_gaps(X)):  # later rows may have categories that are new
         estimator.set_params(missing="observed")
     if gaps.size:
         means = encoder.in_units(encoder.fill_[None])[0]
