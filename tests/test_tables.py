@@ -609,6 +609,15 @@ def test_estimators_name_columns_that_numpy_cannot_read(estimator, column, messa
         estimator.fit(table)
 
 
+def test_categories_that_are_new_count_as_missing_with_a_warning():
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame({"age": rng.normal(40, 9, 60), "plan": rng.choice(list("abc"), 60)})
+    found = madbayes.explore(table)
+    with pytest.warns(UserWarning, match=r"plan: 'z' is new \(row 1, the first of 1\)"):
+        labels = found.model.predict(pd.DataFrame({"age": [30, 50, None], "plan": ["a", "z", "b"]}))
+    assert (labels == 0).all()
+
+
 def test_new_rows_may_have_gaps_that_the_explored_table_had_not():
     X = np.repeat([[0.0, 0.0], [9.0, 0.0]], 40, axis=0)
     X += np.random.default_rng(0).normal(size=X.shape)

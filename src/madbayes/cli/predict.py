@@ -1,11 +1,11 @@
 """`madbayes predict`: clusters of new rows by a model that was saved."""
 
 import sys
+import warnings
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow.compute as pc
 from rich.text import Text
 
 from madbayes._storage.prepared import Column as PreparedColumn
@@ -17,7 +17,7 @@ from madbayes.cli.results import Answer, label_rows
 from madbayes.cli.run import Voice
 from madbayes.cli.show import count
 from madbayes.cli.write import TOOL, safe, whole_file, write_lines
-from madbayes.tables.cells import TableColumn, texts
+from madbayes.tables.cells import TableColumn
 from madbayes.tables.convert import flattened
 from madbayes.tables.encoder import TableEncoder
 from madbayes.tables.errors import UserError, harmless
@@ -117,18 +117,14 @@ def new_rows(
     encoder.na = tuple(dict.fromkeys([*encoder.na, *words(request.na)]))
     frame = flattened(frame)
     try:
-        frame = encoder.fitting_frame(frame)
-        values = encoder.encode(frame)
-        units = encoder.encode(frame, units=True)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            frame = encoder.fitting_frame(frame)
+            values = encoder.encode(frame)
+            units = encoder.encode(frame, units=True)
     except ValueError as error:
         raise UserError(f"{called(request.file)}: {error}") from error
-    notes = []
-    for column in encoder.used_columns_:
-        if column.kind == "category" and column.categories is not None:
-            cells = texts(frame.column(frame.names.index(column.name)), encoder.rules_for(frame))
-            new = set(pc.unique(cells.drop_null()).to_pylist()) - set(column.categories)
-            if new:
-                notes.append(f"{column.name}: {min(new)!r} is new; such cells count as missing")
+    notes = list(dict.fromkeys(str(each.message) for each in caught))  # categories that are new
     takes_gaps = getattr(model.estimator, "missing", "error") == "observed"
     wanted = request.missing != "observed"
     bad = rows_with_gaps(units if wanted else values)

@@ -19,8 +19,6 @@ from madbayes.divergences.table import (
     read_columns,
 )
 
-KEPT = ("_encoder", "_cluster_weights", "columns_", "scales_", "outlier_penalty_")
-
 
 class DivergenceMixin:
     """Estimators with `divergence`; before `CentersMixin` in the order of bases."""
@@ -39,7 +37,8 @@ class DivergenceMixin:
         """Whether a fit goes by divergences; complains about parameters that do not fit."""
         check_choice("divergence", self.divergence, *DIVERGENCES)
         check_choice("missing", self.missing, "error", "observed")
-        for name in KEPT:
+        earlier = ("_encoder", "_cluster_weights", "columns_", "scales_", "outlier_penalty_")
+        for name in earlier:
             vars(self).pop(name, None)
         special = self.divergence != "squared" or self.missing == "observed"
         special |= getattr(self, "outlier_penalty", None) is not None

@@ -31,7 +31,6 @@ FAMILIES = {
     "bernoulli": BERNOULLI,
     "gamma": GAMMA,
 }
-ROWS = 4096  # rows × centres at a time
 
 
 @dataclass(frozen=True)
@@ -200,8 +199,8 @@ class EncodedRows:
         labels, least = np.empty(self.n, np.int64), np.empty(self.n)
 
         def some(cut: tuple[int, int]) -> None:
-            for a in range(cut[0], cut[1], ROWS):
-                b = min(cut[1], a + ROWS)
+            for a in range(cut[0], cut[1], 4096):  # so many rows × centres fit the cache
+                b = min(cut[1], a + 4096)
                 cost = self.cost(centers, a, b)
                 labels[a:b] = cost.argmin(axis=1)
                 least[a:b] = cost[np.arange(b - a), labels[a:b]]

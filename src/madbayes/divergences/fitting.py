@@ -44,8 +44,6 @@ from madbayes.divergences.table import ColumnEncoder
 from madbayes.howmany.path import find_path
 from madbayes.howmany.staircase import Staircase
 
-ROUNDS = 4  # searches with a new noise level, at most
-STEADY = 0.02  # change of the noise level that makes no difference
 COMPLETE, COMPLETE_ROWS = 0.3, 24  # share and number of rows without gaps that decide alone
 NOISE_ROWS = 8192  # of the sample that shows the noise level for a given number
 FEW = 2**14  # values for which threads do not pay
@@ -94,14 +92,14 @@ def fit_dp_means(model: Any, X: Any, sample_weight: Any) -> None:
         if discount > 0:
             solved = discounted(problem, solved, discount)
         labels = store(model, everything, counts, solved)  # 5.
+        if auto and found is not None:
+            path, remarks = found.path, []
+            if far.any() and price is None:
+                remarks.append(remark_on_far(np.flatnonzero(counts)[far]))
+            if encoder.mixed and path.best().number > 1:
+                path = doubt_repeated(path, rows, encoder, solved.labels, options)
+            keep_choice(model, path, model.n_clusters_, solved.penalty, tuple(remarks))
     warn_if_unfinished(model, solved.converged)
-    if auto and found is not None:
-        path, remarks = found.path, []
-        if far.any() and price is None:
-            remarks.append(remark_on_far(np.flatnonzero(counts)[far]))
-        if encoder.mixed and path.best().number > 1:
-            path = doubt_repeated(path, rows, encoder, solved.labels, options)
-        keep_choice(model, path, model.n_clusters_, solved.penalty, tuple(remarks))
     model._calibrate_encoded(encoder.scaled(rows), np.where(far, -1, labels[counts]))
 
 
@@ -312,7 +310,7 @@ def settle_noise(
     size = max(NOISE_ROWS, SAMPLE_ROWS_PER_CLUSTER * number)
     some = rows.sample(size, options.random_state)
     cap = min(options.cap or some.n, some.n)
-    for _ in range(ROUNDS):
+    for _ in range(4):  # most tables are steady after two
         space = problem.space(some)
         now, _, penalty = search_number(
             space, min(number, cap), penalty, max_clusters=cap, **common
@@ -321,7 +319,7 @@ def settle_noise(
         new = level_noise(centred, centred.add_up(now.labels, now.k), encoder)
         moved = np.r_[np.log(new.factor / encoder.factor), np.log(new.shape / encoder.shape)]
         problem.model._set_noise(some, new)
-        if np.abs(moved).max() < STEADY:
+        if np.abs(moved).max() < 0.02:  # no difference to the clusters
             break
     if some is rows:
         return None, penalty

@@ -24,7 +24,6 @@ NOTHING = 1e-12  # a sum or count below this is a zero that rounding left
 TINY = 1e-300
 NEVER = -1e8  # log 0: a row that needs it is too far; finite, so that other columns are not lost
 GAIN = 1e-10  # a move has to save this share of what is at stake, or it may be rounding
-SWEEPS = 200  # over all rows, at most
 
 
 @inner

@@ -23,8 +23,6 @@ from madbayes.divergences.families import EncodedRows
 from madbayes.divergences.table import ColumnEncoder
 
 RANKED = ("squared", "gamma", "poisson")  # kinds of columns that can be correlated
-CELLS = 32  # of the histogram to which a distribution with one peak is fitted
-SMOOTH = np.ones(3)  # neighbouring cells that show where the peak is
 
 Null = Callable[[np.random.RandomState], EncodedRows]  # draws a table without clusters
 
@@ -111,12 +109,13 @@ def one_peak(values: np.ndarray) -> np.ndarray:
     different = np.unique(values)
     if len(different) < 3:
         return values
-    cells = different[np.unique(np.linspace(0, len(different) - 1, CELLS).astype(int))]
+    cells = different[np.unique(np.linspace(0, len(different) - 1, 32).astype(int))]
     middle = (cells[1:] + cells[:-1]) / 2
     edges = np.r_[2 * cells[0] - middle[0], middle, 2 * cells[-1] - middle[-1]]
     width = np.diff(edges)
     density = np.histogram(values, edges)[0] / width
-    near = np.convolve(density * width, SMOOTH, "same") / np.convolve(width, SMOOTH, "same")
+    three = np.ones(3)  # neighbouring cells show where the peak is
+    near = np.convolve(density * width, three, "same") / np.convolve(width, three, "same")
     peak = int(np.argmax(near))
     left = isotonic_regression(density[: peak + 1], sample_weight=width[: peak + 1])
     right = isotonic_regression(density[peak:], sample_weight=width[peak:], increasing=False)

@@ -35,17 +35,14 @@ from madbayes.howmany.staircase import Staircase, Strength
 
 ROWS = 4000  # of the sample
 SPLITS = 8
-SMALL = 64  # clusters at the foot of the ladder
 MOST = 24  # clusters that are tried, where the user asks for no more
-PER_CLUSTER = 4  # rows of a half for each cluster that is tried, at least
 POLISH = 4  # passes for each number
 PRIOR = 1.0  # rows at the overall mean that every cluster has beside its own
 SPREAD_PRIOR = 4.0  # … and at the pooled spread
 THINNEST = 1e-4  # a spread below this share of the variance of all rows is rounding
 CLEAR = 3.0  # standard deviations of a split that the gain has to be above noise
 STRONG, MODERATE = 4.0, 2.0  # times as clear for such evidence
-CLIMBS, RISE = 4, 4.0  # larger numbers that are tried, and standard errors each has to gain
-MIN_ROWS = 16  # fewer rows are one cluster
+RISE = 4.0  # standard errors that a larger number has to gain
 
 
 @dataclass(frozen=True)
@@ -110,7 +107,7 @@ def ladder(
     rows: EncodedRows, how: ColumnEncoder, numbers: Sequence[int], rng: np.random.RandomState
 ) -> dict[int, Rung]:
     """2. Divisions into these numbers of clusters, or fewer where rows are equal."""
-    m = int(min(max(SMALL, 3 * numbers[-1]), max(rows.n // 3, 1)))
+    m = int(min(max(64, 3 * numbers[-1]), max(rows.n // 3, 1)))
     noise = level_noise(rows, rows.total, how)
     for _ in range(2 if how.mixed else 1):  # rows far apart at the noise level of small clusters
         space = DivergenceSpace(noise.scaled(rows), fixed(m, rows.n))
@@ -228,11 +225,11 @@ def find_number(
     if rows.n > ROWS:  # 1.
         some = rows.take(np.sort(rng.choice(rows.n, ROWS, replace=False)))
     some = replace(some, w=some.w / some.w.mean())
-    top = max(1, min(most or MOST, some.n // (2 * PER_CLUSTER)))
+    top = max(1, min(most or MOST, some.n // 8))  # four rows of a half for each cluster
     top = max(top, min(fewest, some.n))
     fewest = k = min(fewest, top)
     gain, noise, clear = np.zeros((1, k)), np.zeros((1, k)), 0.0
-    if top > 1 and some.n >= MIN_ROWS:
+    if top > 1 and some.n >= 16:
         seeds = rng.randint(2**31 - 1, size=SPLITS)
         table = Gains(some, how, seeds)
         gain = table.of(range(1, top + 1))
@@ -300,7 +297,7 @@ class Gains:
 
 def climb(table: Gains, gain: np.ndarray, k: int, rng: np.random.RandomState) -> int:
     """6. A larger number while it gains more than noise within the clusters."""
-    for _ in range(CLIMBS):
+    for _ in range(4):  # more than any table has needed
         last = where_gains_end(gain)
         if last <= k:
             break

@@ -23,13 +23,11 @@ from madbayes.divergences.families import EncodedRows
 from madbayes.divergences.kernels import SQUARED
 from madbayes.divergences.space import DivergenceSpace
 
-ROUNDS = 6
 CHANCE = 0.05  # ordinary rows that are expected to be left out
 CLUMP = 5  # far rows near each other that are no cluster yet …
 SHARE = 0.01  # … or so many of all rows, where they are very far
 FAR, VERY_FAR = 2.0, 20.0  # times the distance that two rows usually have
 WIDE = 20.0  # a number so many interquartile ranges from the middle is very far
-SAMPLE = 256
 
 Solve = Callable[[DivergenceSpace, np.ndarray | None], Division]
 
@@ -56,7 +54,7 @@ def leave_out(
     """
     best, lowest, history = np.full(space.n, -1), np.inf, []
     labels = None
-    for _ in range(ROUNDS):
+    for _ in range(6):  # most searches are steady after two
         inside = np.flatnonzero(~out)
         if len(inside) == 0:
             break
@@ -101,7 +99,7 @@ def far_rows(X: np.ndarray, rng: np.random.RandomState) -> np.ndarray:
     group = min(CLUMP, n // 20)
     if group < 1:
         return lonely
-    some = X[np.sort(rng.choice(n, min(n, SAMPLE), replace=False))].astype(np.float64)
+    some = X[np.sort(rng.choice(n, min(n, 256), replace=False))].astype(np.float64)
     apart = squared(some, some)[np.triu_indices(len(some), 1)]
     usual = float(np.median(apart[apart > 0])) if (apart > 0).any() else 0.0
     if not 0 < usual < np.inf:
@@ -139,13 +137,13 @@ def squared(A: np.ndarray, B: np.ndarray) -> np.ndarray:
 
 def gross_rows(rows: EncodedRows) -> np.ndarray:
     """Rows with a number WIDE interquartile ranges from the middle of its column, if at most SHARE
-    of the column are so far off."""
+    of the column (or CLUMP rows) are so far off."""
     found = np.zeros(rows.n, bool)
     for j in np.flatnonzero(rows.layout.family == SQUARED):
         there = rows.P[:, rows.layout.block[j]] > 0
         low, middle, high = np.quantile(rows.T[there, j], [0.25, 0.5, 0.75])
         wide = there & (np.abs(rows.T[:, j] - middle) > WIDE * (high - low)) & (high > low)
-        if wide.sum() <= SHARE * there.sum():
+        if wide.sum() <= max(SHARE * there.sum(), min(CLUMP, there.sum() // 20)):
             found |= wide
     return found
 

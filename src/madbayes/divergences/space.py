@@ -29,13 +29,8 @@ from madbayes.divergences import kernels
 from madbayes.divergences.families import EncodedRows, Statistics, centers_of, half_seen
 
 SEEDS, MANY = 64, 20_000  # small clusters to begin with; four times as many of more rows
-SMALL = 256  # so many rows are merged without seeds
 MOST_SEEDS = 2048  # merges compare all pairs
-PASSES = 30  # of nearest centres and means
-FIRST = 3  # … of a start or a trial
-PULL = 0.5  # a centre at one row lies so far on the way to the mean of all rows
-NEAR = 0.1  # of many rows, those are moved exactly whose second cluster costs at most this share …
-NATS = 1.0  # … and this much more than their own
+FIRST = 3  # passes of nearest centres and means in a start or a trial
 WORK = 40.0  # rows visited by exact moves in a trial, as a multiple of all rows
 
 
@@ -143,8 +138,8 @@ class DivergenceSpace:
         return self.draw_more(np.empty((0, self.rows.T.shape[1])), count, rng)
 
     def draw_more(self, centers: np.ndarray, count: int, rng: np.random.RandomState) -> np.ndarray:
-        """The centres and up to `count` rows far from them and each other (k-means++), each pulled
-        towards the mean of all rows, so that no value is impossible in it."""
+        """The centres and up to `count` rows far from them and each other (k-means++), each moved
+        half-way to the mean of all rows, so that no value is impossible in it."""
         some, phi = self.rows, self.phi
         if self.n > 4000 + 4 * count:
             chosen = np.sort(rng.choice(self.n, 4000 + 4 * count, replace=False))
@@ -165,7 +160,7 @@ class DivergenceSpace:
             i = min(int(np.searchsorted(total, rng.random_sample() * total[-1])), some.n - 1)
             there = some.P[i, layout.block] > 0
             own = some.T[i] / np.where(there, some.P[i, layout.block], 1.0)
-            seed = PULL * self.overall + (1 - PULL) * np.where(there, own, self.overall)
+            seed = (self.overall + np.where(there, own, self.overall)) / 2
             found.append(seed[None, :])
             near = centers_of(found[-1], layout, zero)
             gap = np.minimum(gap, np.maximum(some.cost(near, 0, some.n)[:, 0] + phi, 0.0))
@@ -183,7 +178,7 @@ class DivergenceSpace:
         m = max(SEEDS if self.n <= MANY else 4 * SEEDS, 4 * self.price.cap * (self.local == 0))
         m = SEEDS if self.price.penalty > 0 else min(m, MOST_SEEDS)
         while True:
-            m = self.n if self.n <= max(m, SMALL) else m
+            m = self.n if self.n <= max(m, 256) else m  # few rows are merged without seeds
             labels = np.arange(self.n)
             if m < self.n:
                 labels = self.lloyd(self.nearest(self.draw(m, rng)), FIRST)
@@ -226,7 +221,7 @@ class DivergenceSpace:
         return merged_groups(tree[:merges], k), tree[:merges], heights[:merges]
 
     def follow_lloyd(self, now: Division) -> Division:
-        labels = self.lloyd(now.labels, PASSES)
+        labels = self.lloyd(now.labels, 30)
         return now if np.array_equal(labels, now.labels) else self.division(labels)
 
     def move_rows(self, now: Division) -> Division:
@@ -249,7 +244,8 @@ class DivergenceSpace:
         return int(patient(kernels.move_rows, *args))
 
     def watch(self, now: Division) -> np.ndarray:
-        """Rows that exact moves look at: all, or of many rows those near a second cluster."""
+        """Rows that exact moves look at: all, or of many those whose second cluster is at most a
+        tenth and one nat farther than their own."""
         if not self.watched or self.n <= MANY or now.k < 2 or self.local > 0:
             return np.arange(self.n)
         near = centers_of(now.centers, self.rows.layout, half_seen(now.weights * self.rows.per_row))
@@ -258,7 +254,7 @@ class DivergenceSpace:
             b = min(self.n, a + 4096)
             cost = np.partition(self.rows.cost(near, a, b), 1, axis=1)[:, :2]
             own = cost[:, 0] + self.phi[a:b]
-            close[a:b] = cost[:, 1] + self.phi[a:b] <= (1 + NEAR) * own + NATS
+            close[a:b] = cost[:, 1] + self.phi[a:b] <= 1.1 * own + 1.0
         return np.flatnonzero(close)
 
     # Parts and trials

@@ -26,8 +26,6 @@ KINDS = ("squared", "poisson", "bernoulli", "categorical", "gamma")  # of one co
 DIVERGENCES = ("squared", "poisson", "multinomial", "bernoulli", "gamma", "mixed")
 FEW_EVENTS = 20.0  # whole numbers with zeros and a mean below this are taken for counts
 IDENTIFIERS = 0.9  # a text column with this share of different values names rows, not groups
-LEAST_ROWS = 20  # … in a table of at least so many rows
-PLAIN = (str, bool, int, float)  # values that levels are kept as; others as text
 
 
 @dataclass(frozen=True)
@@ -212,7 +210,10 @@ def plain(series: Any) -> Column:
         codes = np.fromiter((seen.setdefault(v, len(seen)) for v in listed), int, len(listed))
         place = list(seen)
     found = [v.item() if isinstance(v, np.generic) else v for v in place]
-    return Coded([v if isinstance(v, PLAIN) or is_gap(v) else str(v) for v in found], codes)
+    return Coded(
+        [v if isinstance(v, str | bool | int | float) or is_gap(v) else str(v) for v in found],
+        codes,
+    )
 
 
 def is_gap(value: Any) -> bool:
@@ -392,7 +393,7 @@ def find_levels(values: Column, kind: str, name: str) -> Any:
                 "two (or 0, 1 and probabilities). Use 'categorical'."
             )
     text = any(isinstance(v, str) for v in different)
-    if text and count >= LEAST_ROWS and len(different) > IDENTIFIERS * count:
+    if text and count >= 20 and len(different) > IDENTIFIERS * count:
         raise ValueError(
             f"column {name!r} has {len(different)} different values in {count} rows: it names "
             "rows rather than groups of them. Leave it out."

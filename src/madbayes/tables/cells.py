@@ -1,5 +1,6 @@
 """Columns and their cells: what was decided about a column, and its cells as numbers."""
 
+import warnings
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,7 +20,6 @@ FAMILIES = {
 
 YES = ("yes", "y", "true", "t", "ja", "j", "oui", "si", "sí", "on", "1")
 NO = ("no", "n", "false", "f", "nein", "non", "off", "0")
-NO_TEXT = (*(word for word in MISSING if word not in ("none", "nil")), "?")
 
 
 @dataclass(frozen=True)
@@ -70,8 +70,9 @@ def texts(column: pa.ChunkedArray, rules: TextRules) -> pa.ChunkedArray:
     if pa.types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
     text = pc.utf8_trim_whitespace(column.cast(pa.string()))
-    gone = pa.array(sorted({*NO_TEXT, *(word.lower() for word in rules.na)}))
-    missing = pc.is_in(pc.utf8_lower(text), value_set=gone)
+    # "none" may be a category: no airbags.
+    gone = {*MISSING, "?"} - {"none", "nil"} | {word.lower() for word in rules.na}
+    missing = pc.is_in(pc.utf8_lower(text), value_set=pa.array(sorted(gone)))
     return pc.if_else(missing, pa.scalar(None, pa.string()), text)
 
 
@@ -94,8 +95,15 @@ def read_cells(column: TableColumn, cells: pa.ChunkedArray, rules: TextRules) ->
     if pa.types.is_dictionary(cells.type):
         cells = cells.cast(cells.type.value_type)
     if column.categories is not None:
-        known = pa.array(column.categories)
-        found = pc.index_in(texts(cells, rules), value_set=known)
+        text = texts(cells, rules)
+        found = pc.index_in(text, value_set=pa.array(column.categories))
+        new = np.flatnonzero(pc.and_(found.is_null(), text.is_valid()))
+        if new.size:
+            warnings.warn(
+                f"{column.name}: {text[int(new[0])].as_py()!r} is new (row {new[0]}, the first of "
+                f"{new.size}); such cells count as missing",
+                stacklevel=2,
+            )
         return np.array(found.cast(pa.float64()).to_numpy(), dtype=np.float64)
     if not is_text(cells.type):
         values = plain_numbers(cells)

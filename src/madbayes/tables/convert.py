@@ -9,11 +9,6 @@ import pyarrow as pa
 
 from madbayes.tables.frame import Frame, Parquet, distinct
 
-ACCEPTED = (
-    "a pandas or polars data frame, an Arrow table, a dictionary of columns, a list of records or "
-    "a 2-d array"
-)
-
 
 def as_frame(table: Any) -> Frame:
     """Any table as named Arrow columns, with nested fields as columns of their own."""
@@ -68,7 +63,10 @@ def container(table: Any) -> str:
         return "records"
     if isinstance(table, np.ndarray | list | tuple) or hasattr(table, "__array__"):
         return "array"
-    raise TypeError(f"the table is a {type(table).__name__}; accepted are {ACCEPTED}.")
+    raise TypeError(
+        f"the table is a {type(table).__name__}; accepted are a pandas or polars data frame, an "
+        "Arrow table, a dictionary of columns, a list of records or a 2-d array."
+    )
 
 
 def like(kind: str, columns: dict[str, Any], index: Any = None) -> Any:

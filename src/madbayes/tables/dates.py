@@ -72,7 +72,7 @@ def number_dates(telling: bool, year: bool, values: np.ndarray, whole: bool) -> 
     if telling and little and 20_000 <= low and high <= 60_000:  # 1954 to 2064
         ends = (datetime.fromtimestamp((v - 25_569) * SECONDS_OF_A_DAY, UTC) for v in (low, high))
         return "its numbers are days as spreadsheets count them, from {:%F} to {:%F}".format(*ends)
-    if whole and year and 1800 <= low and high <= 2200:
+    if whole and year and 1000 <= low and high <= 2200:
         return f"it holds the years {low:g} to {high:g}"
     for days, form in ((1, "months"), (100, "days")):  # 202405 and 20240522
         months = values // days % 100

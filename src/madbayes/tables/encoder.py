@@ -24,7 +24,6 @@ from madbayes.tables.recommend import MANY_COUNTS, NEARLY_ALL, recommend
 from madbayes.tables.scaling import blocks, drowned, has_gaps, unit_scales, why_scale
 
 WIDE, DECIDING = 200, 50  # columns from which on so many decide about logarithms
-LOOK_ROWS = 65_536  # of a matrix, to see what it holds
 
 
 class TableEncoder(SaveMixin, TransformerMixin, BaseEstimator):
@@ -473,7 +472,7 @@ def _array(frame: Frame) -> np.ndarray:
 def _judge_matrix(frame: Frame, wanted: dict[str, str]) -> list[TableColumn]:
     """A matrix holds one sort of thing in one unit: 0 and 1, counts, or numbers."""
     array = _array(frame)
-    rows = np.linspace(0, len(array) - 1, min(len(array), LOOK_ROWS)).astype(np.int64)
+    rows = np.linspace(0, len(array) - 1, min(len(array), 65_536)).astype(np.int64)
     look = np.asarray(array[rows], dtype=np.float64)
     finite = look[np.isfinite(look)]
     kind, why = "number", "a matrix of numbers"

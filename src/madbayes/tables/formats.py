@@ -23,14 +23,6 @@ READABLE = (
     "CSV and TSV (plain or .gz), Parquet, Feather, Excel (.xlsx), JSON lines and NumPy (.npy, "
     ".npz) files can be read"
 )
-MAGIC = {
-    b"PAR1": ".parquet",
-    b"ARROW1": ".feather",
-    b"\x93NUMPY": ".npy",
-    b"\x1f\x8b": ".csv.gz",
-    b"\x28\xb5\x2f\xfd": ".csv.zst",
-    b"{": ".jsonl",
-}
 
 
 @contextmanager
@@ -66,7 +58,15 @@ def _kept(folder: Path) -> Path:
         start = stream.read(8)
         stream.seek(max(0, file.stat().st_size - 65_536))
         end = stream.read()
-    ending = next((e for magic, e in MAGIC.items() if start.startswith(magic)), ".csv")
+    magic = {
+        b"PAR1": ".parquet",
+        b"ARROW1": ".feather",
+        b"\x93NUMPY": ".npy",
+        b"\x1f\x8b": ".csv.gz",
+        b"\x28\xb5\x2f\xfd": ".csv.zst",
+        b"{": ".jsonl",
+    }
+    ending = next((e for mark, e in magic.items() if start.startswith(mark)), ".csv")
     if start.startswith(b"PK\x03\x04"):
         ending = ".xlsx" if b"xl/" in end else ".npz"
     return file.rename(folder / f"stdin{ending}")

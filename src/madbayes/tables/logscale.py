@@ -11,11 +11,8 @@ values counts. The logarithm is taken where it is the lowest, and clearly lower 
 import numpy as np
 
 ORDER_OF_MAGNITUDE = 10.0  # a column spans at least this, from its 1st to its 99th percentile
-WIDEST = 230.0  # a hundred orders of magnitude, whose squares overflow; no other scale shows them
-CELLS = 400  # quantiles that stand for longer columns
 MOST_GROUPS = 5
 CLEARLY = 10.0  # difference of BIC, "very strong" in Kass & Raftery 1995
-STEPS = 60  # of expectation maximization; the bound is good enough to compare before it converges
 
 COUNT_SHIFT = 3 / 8  # Anscombe 1948: √(x + 3/8) of a Poisson count has variance 1/4 at any level
 
@@ -43,10 +40,10 @@ def is_lognormal(values: np.ndarray) -> bool:
     first, last = np.quantile(values, [0.01, 0.99])
     if last < ORDER_OF_MAGNITUDE * first:
         return False
-    if values.size > CELLS:
-        values = np.quantile(values, (np.arange(CELLS) + 0.5) / CELLS)
+    if values.size > 400:  # quantiles stand for longer columns
+        values = np.quantile(values, (np.arange(400) + 0.5) / 400)
     logs = np.log(values)
-    if logs.max() - logs.min() > WIDEST:
+    if logs.max() - logs.min() > 230:  # a hundred orders of magnitude, whose squares overflow
         return True
     values = values / values.max()
     logs = np.log(values)
@@ -67,7 +64,7 @@ def _bic(x: np.ndarray, k: int) -> float:
     shares, variance = np.full(k, 1 / k), max(float(x.var()) / k**2, 1e-300)
     smallest = float(x.var()) * 1e-6
     likelihood = -np.inf
-    for _ in range(STEPS):
+    for _ in range(60):  # good enough to compare before it converges
         logs = np.log(shares) - (x[:, None] - means) ** 2 / (2 * variance)
         top = logs.max(axis=1, keepdims=True)
         weights = np.exp(logs - top)

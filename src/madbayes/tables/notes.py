@@ -6,7 +6,6 @@ from typing import Any
 from madbayes.tables.cells import TableColumn
 
 MOST_NOTES = 12  # columns left out that are named one by one
-FEW_CODED = 3  # columns with the same codes that have a note each
 
 
 def listing(names: Sequence[str], at_most: int = 12) -> str:
@@ -52,7 +51,7 @@ def about_gaps(encoder: Any, frame: Any) -> list[str]:
         if column.missing_codes:
             by_code.setdefault(column.missing_codes, []).append(column)
     for codes, columns in by_code.items():
-        alike = [columns] if len(columns) > FEW_CODED else [[column] for column in columns]
+        alike = [columns] if len(columns) > 3 else [[column] for column in columns]
         notes += [_about_codes(codes, group) for group in alike]
     gaps = {column.name: column.n_missing for column in used if column.n_missing}
     if gaps:

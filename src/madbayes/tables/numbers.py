@@ -73,4 +73,5 @@ def _unit(cells: pa.ChunkedArray) -> str:
     ends = pc.value_counts(pc.replace_substring_regex(numbers, number, ""))
     most = [str(end["values"]) for end in ends.to_pylist() if 2 * end["counts"] > len(numbers)]
     word = most[0] if most else ""
-    return re.escape(word) if re.fullmatch(r"[^\W\d_]{1,8}|[°µ\w/²³]{1,8}", word) else ""
+    unit = r"[^\W\d_]{1,8}([ /][^\W\d_]{1,8})?|[°µ\w/²³]{1,8}"  # kg, sq ft, mmol/l, m²
+    return re.escape(word) if re.fullmatch(unit, word) else ""

@@ -26,8 +26,6 @@ from madbayes.tables.numbers import from_text
 from madbayes.tables.scaling import blocks, has_gaps
 
 FEW_GAPS = 0.03  # missing cells for each row; so few that where they are filled in hardly matters
-FILLED = "missing cells were filled in with the mean of their column"
-EUCLIDEAN = ("the columns were standardized", "of the squared distances")  # notes on scales
 
 
 @dataclass
@@ -121,7 +119,8 @@ def prepare(
         X = encoder.encode(frame, allocate=room)
         X = X if len(rows) == frame.n_rows else _some(X, rows)
         advice = encoder.recommendation_
-        notes = [note for note in notes if not any(part in note for part in EUCLIDEAN)]
+        scales = ("the columns were standardized", "of the squared distances")
+        notes = [note for note in notes if not any(part in note for part in scales)]
         notes.append(f"the {advice.divergence} divergence is used, because {advice.why}")
     else:
         X = encoder.scaled(units, allocate=room)
@@ -130,8 +129,8 @@ def prepare(
             X = X if X is not units else units.copy()
         elif gaps.size:
             X = encoder.filled(X)
-            notes.append(FILLED)
-    if gaps.size and has_gaps(X):
+            notes.append("missing cells were filled in with the mean of their column")
+    if mixed or (gaps.size and has_gaps(X)):  # later rows may have categories that are new
         estimator.set_params(missing="observed")
     if gaps.size:
         means = encoder.in_units(encoder.fill_[None])[0]

@@ -8,9 +8,6 @@ from madbayes.tables.cells import TableColumn, TextRules, read_cells
 from madbayes.tables.frame import Frame
 from madbayes.tables.logscale import back_in_units, transformed
 
-TOP = 5  # columns for each cluster
-NOTICEABLE = 0.3  # standard deviations between a cluster and the other rows
-
 
 def centers(
     columns: list[TableColumn], frame: Frame, rules: TextRules, labels: np.ndarray, k: int
@@ -47,7 +44,8 @@ def _typical(column: TableColumn, cells: np.ndarray) -> Any:
 def profile(
     names: np.ndarray, units: np.ndarray, scaled: np.ndarray, labels: np.ndarray, k: int
 ) -> dict[str, list[Any]]:
-    """For each cluster the columns that differ most from the other rows, in standard deviations.
+    """For each cluster the (at most five) columns that differ most from the other rows, by at least
+    0.3 standard deviations.
 
     `inside` and `outside` are means in the units of the table (shares for categories); `effect` is
     their difference on the scale that was clustered, in standard deviations of the column.
@@ -62,8 +60,8 @@ def profile(
         if not inside.any() or inside.all():
             continue
         effect = (scaled[inside].mean(axis=0) - scaled[~inside].mean(axis=0)) / deviation
-        for j in np.argsort(-np.abs(effect), kind="stable")[:TOP]:
-            if abs(effect[j]) < NOTICEABLE:
+        for j in np.argsort(-np.abs(effect), kind="stable")[:5]:
+            if abs(effect[j]) < 0.3:
                 break
             out["cluster"].append(c)
             out["size"].append(int(inside.sum()))

@@ -11,7 +11,6 @@ from madbayes.tables.cells import TableColumn
 SPREADS = 10  # columns whose standard deviations differ by more are of different units
 DOMINANT = 0.9  # of the squared distances
 BLOCK_ROWS = 65_536
-HUGE = 1e150  # the squares of larger values leave the range of float64
 
 
 def blocks(values: np.ndarray) -> Iterator[slice]:
@@ -32,7 +31,8 @@ def moments(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     n = np.maximum(np.asarray(there), 1)
     tops = [np.abs(np.nan_to_num(values[rows])).max(axis=0) for rows in blocks(values)]
     largest = np.max(tops, axis=0).astype(np.float64)
-    unit = np.where(largest > HUGE, largest, 1.0).astype(values.dtype)
+    # The squares of values above 1e150 leave the range of float64.
+    unit = np.where(largest > 1e150, largest, 1.0).astype(values.dtype)
     total = sum(np.nansum(values[rows] / unit, axis=0, dtype=np.float64) for rows in blocks(values))
     mean = np.asarray(total) / n
     squares = sum(

@@ -15,12 +15,13 @@ them. A code in more than half of the cells is left alone, too.
 
 import numpy as np
 
-NINES = tuple(10**k - 1 for k in range(2, 8))
-CODES = np.array([*NINES, *(-v for v in NINES), -1.0, -9.0, 88.0, 888.0, 98.0, 998.0, -8.0, -88.0])
+CODES = np.array(
+    [
+        *(sign * (10.0**k - 1) for sign in (1, -1) for k in range(2, 8)),  # 99, 999, …, -99, …
+        *(-1.0, -9.0, 88.0, 888.0, 98.0, 998.0, -8.0, -88.0),
+    ]
+)
 OFTEN = 3  # cells from which on a distance of a quarter of the range is far
-QUARTER = 0.25
-MOST = 0.5  # share of the cells
-MANY_VALUES = 10
 
 
 def sentinels(values: np.ndarray) -> tuple[float, ...]:
@@ -34,7 +35,7 @@ def sentinels(values: np.ndarray) -> tuple[float, ...]:
     # From the value nearest to the rest outwards: what is no code widens the range of the others.
     for code in sorted(present, key=lambda c: _gap(c, kept)):
         often = int((values == code).sum())
-        if often <= MOST * values.size and _is_code(float(code), often, kept):
+        if often <= values.size / 2 and _is_code(float(code), often, kept):
             found.append(float(code))
         else:
             kept = np.union1d(kept, [code])
@@ -57,5 +58,5 @@ def _is_code(code: float, often: int, others: np.ndarray) -> bool:
         return False
     if -10 < code < 0 and gap <= spread:
         alone = low >= 0 and others.size > 2 and often >= OFTEN
-        return alone and (not whole or gap > 1 or others.size > MANY_VALUES)
-    return gap > spread or (often >= OFTEN and gap >= QUARTER * spread)
+        return alone and (not whole or gap > 1 or others.size > 10)
+    return gap > spread or (often >= OFTEN and gap >= spread / 4)

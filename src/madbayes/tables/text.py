@@ -24,7 +24,6 @@ from madbayes.tables.numbers import PLAIN
 USUAL = {".csv": ",", ".tsv": "\t", ".tab": "\t", ".txt": ",", ".data": ",", ".edges": " "}
 DELIMITERS = (",", ";", "\t", "|")
 PACKED = (".gz", ".bz2", ".zst", ".lz4")
-HEAD_BYTES = 1 << 16
 LOOK = 25  # records that decide
 
 
@@ -87,7 +86,7 @@ def _lines(text: str) -> list[str]:
 
 def _head(path: Path) -> tuple[str, str, list[str]]:
     """The start of the file as text: at least one whole record, unless that is enormous."""
-    size = HEAD_BYTES
+    size = 1 << 16
     while True:
         with Unpacked(path) as stream:
             raw = stream.read(size)
@@ -208,41 +207,45 @@ def _parse(
             ),
         )
 
-    quoted = any('"' in line for line in lines)
-    try:
-        return read(quoted)
-    except pa.ArrowInvalid as error:
-        if "Empty CSV" in str(error):
-            return pa.table({f"c{j}": pa.nulls(0) for j in range(n_columns)})
-        if quoted or delimiter == " ":
-            raise UserError(_ragged(path, error, encoding, delimiter, skip, n_columns)) from error
-    try:
-        return read(True)
-    except pa.ArrowInvalid as error:
-        raise UserError(_ragged(path, error, encoding, delimiter, skip, n_columns)) from error
+    # Quotes may hold line breaks; a quote may come later than the lines that were looked at.
+    for newlines in (False, True) if not any('"' in line for line in lines) else (True,):
+        try:
+            return read(newlines)
+        except pa.ArrowInvalid as error:
+            if "Empty CSV" in str(error):
+                return pa.table({f"c{j}": pa.nulls(0) for j in range(n_columns)})
+            problem = error
+    raise UserError(_ragged(path, problem, encoding, delimiter, skip, n_columns)) from problem
+
+
+def _numbered(
+    path: Path, encoding: str, delimiter: str, skip: int
+) -> Iterator[tuple[int, int, list[str]]]:
+    """The number of each record after `skip` lines, the line at which it starts, and its cells."""
+    with (
+        pa.input_stream(str(path), compression="detect") as stream,  # it was read before
+        io.TextIOWrapper(stream, encoding=encoding, errors="replace", newline="") as text,
+    ):
+        for _ in range(skip):
+            text.readline()
+        line = skip + 1
+        rows: Any = text if delimiter == " " else csv.reader(text, delimiter=delimiter)
+        for number, row in enumerate(rows, skip + 1):
+            yield number, line, _fields(row) if delimiter == " " else row
+            line = number + 1 if delimiter == " " else skip + rows.line_num + 1
 
 
 def _ragged(
     path: Path, error: Exception, encoding: str, delimiter: str, skip: int, n_columns: int
 ) -> str:
     """Which line has another number of cells than the first one."""
-    with (
-        pa.input_stream(str(path), compression="detect") as stream,
-        io.TextIOWrapper(stream, encoding=encoding, errors="replace", newline="") as text,
-    ):
-        for _ in range(skip):
-            text.readline()
-        rows: Any = text if delimiter == " " else csv.reader(text, delimiter=delimiter)
-        start = skip + 1
-        for number, row in enumerate(rows, skip + 1):
-            cells = _fields(row) if delimiter == " " else row
-            if cells and len(cells) != n_columns:
-                have = "1 cell" if len(cells) == 1 else f"{len(cells)} cells"
-                return (
-                    f"{path} could not be read as a table: line {start} has {have}, the first line "
-                    f"{n_columns}. Correct that line; text that holds {delimiter!r} needs quotes."
-                )
-            start = number + 1 if delimiter == " " else skip + rows.line_num + 1
+    for _, line, cells in _numbered(path, encoding, delimiter, skip):
+        if cells and len(cells) != n_columns:
+            have = "1 cell" if len(cells) == 1 else f"{len(cells)} cells"
+            return (
+                f"{path} could not be read as a table: line {line} has {have}, the first line "
+                f"{n_columns}. Correct that line; text that holds {delimiter!r} needs quotes."
+            )
     text_of_error = one_line(error).removeprefix("CSV parse error: ")
     return f"{path} could not be read as a table: {text_of_error}"[:300]
 
@@ -263,19 +266,11 @@ def _sheet_row(
     path: Path, encoding: str, delimiter: str, skipped: int, wanted: int, ignore_empty: bool
 ) -> int:
     """The number that a spreadsheet shows beside the record, which counts empty lines too."""
-    with (
-        pa.input_stream(str(path), compression="detect") as stream,  # it was read before
-        io.TextIOWrapper(stream, encoding=encoding, errors="replace", newline="") as text,
-    ):
-        for _ in range(skipped):
-            text.readline()
-        seen = 0
-        rows: Iterator[list[str]]
-        rows = map(str.split, text) if delimiter == " " else csv.reader(text, delimiter=delimiter)
-        for number, record in enumerate(rows, skipped + 1):
-            seen += bool(record) or not ignore_empty
-            if seen == wanted:
-                return number
+    seen = 0
+    for number, _, record in _numbered(path, encoding, delimiter, skipped):
+        seen += bool(record) or not ignore_empty
+        if seen == wanted:
+            return number
     return skipped + wanted
 
 
