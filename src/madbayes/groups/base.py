@@ -227,6 +227,7 @@ class SharedClusters:
     def _polish(self, rows: Grouped, plan: Plan) -> SharedClustering:
         """Moves of rows and of local clusters, as long as they keep the number of clusters."""
         space = space_of(rows, plan.local, plan.glob)
+        assert plan.labels is not None
         now = space.division(plan.labels)
         history, better = [now.objective], space.move(now)
         if better.k == now.k and better.objective < now.objective:

@@ -365,8 +365,8 @@ def plan_parts(
         reason = f"the groups are alike, and of all rows together: {choice.reason}"
         path = replace(parts[0], choice=replace(choice, reason=reason))
         return Plan(local, glob, moved(path, rows.offset), labels)
-    price = SharedPrice(glob, len(labels), local=local)
-    space = GroupedSpace(rows.X, rows.w, rows.group, price)
+    shared = SharedPrice(glob, len(labels), local=local)
+    space = GroupedSpace(rows.X, rows.w, rows.group, shared)
     now = space.division(join_across_groups(space, labels, d))
     reason = "each group has clusters of its own"
     if now.k < k:
