@@ -605,6 +605,7 @@ def test_values_too_large_to_square_are_one_line(shape, tmp_path):
     assert done.returncode == 2
     error = done.stderr.splitlines()[-1]
     assert re.fullmatch(r"Error: X spreads over 1e\+200, .* overflow float64.*", error)
+    assert "--standardize yes" in error  # the way out, in the words of the command
     assert "Warning" not in done.stderr
     assert [p.name for p in tmp_path.iterdir() if p != scratch] == ["huge.csv"]
     assert not list(scratch.iterdir())

@@ -155,7 +155,10 @@ def in_options() -> Iterator[None]:
         about = r"\b(" + "|".join(CALLED) + r")\b"
         if isinstance(error, TypeError) and not re.match(about, str(error)):
             raise  # not about the data or the options: a mistake of ours
-        raise UserError(option_names(str(error))) from error
+        text = option_names(str(error))
+        if "overflow" in text:
+            text += " --standardize yes divides every column by its spread."
+        raise UserError(text) from error
 
 
 def option_names(message: str) -> str:
