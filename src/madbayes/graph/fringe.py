@@ -110,7 +110,7 @@ def fingerprint(graph: Graph) -> np.ndarray:
     for _ in range(HASH_ROUNDS):
         before, h = h, np.empty_like(h)
         surroundings(graph.indptr, graph.indices, edge, before, h)
-        different, seen = 1 + np.count_nonzero(np.diff(np.sort(h))), different
+        different, seen = 1 + int(np.count_nonzero(np.diff(np.sort(h)))), different
         if different in (seen, h.size):
             break
     return h
