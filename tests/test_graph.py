@@ -28,7 +28,6 @@ from madbayes.graph import planted as planted_partition
 from madbayes.graph import search as graph_search
 from madbayes.graph.cut_kernels import count_nodes, settle
 from madbayes.graph.fringe import core_of
-from madbayes.graph.graph_cut import HALF_EDGES_FOR_THREADS
 from madbayes.graph.input import check_graph, connected_part
 from madbayes.graph.kernel_cut import kernel_dp_means, least_sigma, objective, to_lambda
 from madbayes.graph.levels import Pieces, common, contracted, reordered
@@ -321,7 +320,7 @@ def test_threads_change_nothing():
     X = np.random.default_rng(0).random((2500, 2))  # no plateau is clear: several runs
     A = kneighbors_graph(X, 8)
     A = A.maximum(A.T)
-    assert A.nnz >= HALF_EDGES_FOR_THREADS
+    assert A.nnz >= 20_000  # fewer have no threads
     one, two = (GraphCut(random_state=0, n_jobs=n).fit(A) for n in (1, 2))
     np.testing.assert_array_equal(one.labels_, two.labels_)
     np.testing.assert_array_equal(one.objective_history_, two.objective_history_)
@@ -351,7 +350,7 @@ def test_threads_change_nothing_in_large_graphs(monkeypatch):
     monkeypatch.setitem(limits, "large", 1000)
     monkeypatch.setitem(limits, "cached", 50)
     A, labels = planted(1500, 30, 16, 0.3)
-    assert A.nnz >= HALF_EDGES_FOR_THREADS
+    assert A.nnz >= 20_000  # fewer have no threads
     one, *others = (GraphCut(random_state=0, n_jobs=n).fit(A) for n in (1, 2, 3))
     for other in others:
         np.testing.assert_array_equal(one.labels_, other.labels_)
@@ -605,6 +604,9 @@ def test_networkx_itself():
 def test_names_of_nodes_are_kept():
     graph = Igraph(4, [(0, 1), (2, 3)])
     assert GraphCut(0.5).fit(graph).node_names_ == ["n0", "n1", "n2", "n3"]
+    graph.vs["name"] = ["a", "b", "a", "b"]  # names that occur twice are two nodes
+    model = GraphCut(0.5).fit(graph)
+    assert (model.n_clusters_, model.node_names_) == (2, ["a", "b", "a", "b"])
     nx = pytest.importorskip("networkx")
     assert GraphCut(0.5).fit(nx.Graph([("b", "a"), ("a", "c")])).node_names_ == ["b", "a", "c"]
     assert GraphCut(0.5).fit(np.ones((3, 3)) - np.eye(3)).node_names_ is None

@@ -98,7 +98,11 @@ class EncodedRows:
         """At most `size` rows, in their order, which weigh as much as all rows."""
         if self.n <= size:
             return self
-        some = self.take(np.sort(rng.choice(self.n, size, replace=False)))
+        return self.sampled(np.sort(rng.choice(self.n, size, replace=False)))
+
+    def sampled(self, rows: np.ndarray) -> "EncodedRows":
+        """Some of the rows, which weigh as much as all rows."""
+        some = self.take(rows)
         return replace(some, w=some.w * (self.w.sum() / some.w.sum()))
 
     def centred(self) -> "EncodedRows":

@@ -404,7 +404,7 @@ def fit_kmeans(model: Any, X: Any, sample_weight: Any) -> None:
             now, history = search(space, **options.for_search())
             solved = Solved(now.labels, history, 0.0, len(history))
         else:
-            solved = best_start(model, space, k, options, run, first)
+            solved = best_start(model, space, k, options, first)
         labels = store(model, everything, counts, solved)
     model._warn_of_end(model.n_clusters_, k, solved.converged)
     model.n_clusters_ = k
@@ -432,12 +432,7 @@ def noise_of_number(
 
 
 def best_start(
-    model: Any,
-    space: DivergenceSpace,
-    k: int,
-    options: Options,
-    run: Run,
-    known: np.ndarray | None,
+    model: Any, space: DivergenceSpace, k: int, options: Options, known: np.ndarray | None
 ) -> Solved:
     """Passes from one or more starts; the best. `known`: means to start from, if they are k."""
     rng, rows, encoder = options.random_state, space.rows, model._encoder
@@ -454,7 +449,7 @@ def best_start(
             means = 0.5 * space.overall + 0.5 * chosen.T
         else:
             means = encoder.from_own_units(np.asarray(starts, dtype=np.float64))
-        result = printed.lloyd(rows, means, max_iter=options.max_iter, run=run)
+        result = printed.lloyd(rows, means, max_iter=options.max_iter)
         best = result if best is None or result[1][-1] < best[1][-1] else best
     return Solved(best[0], best[1], 0.0, best[2], best[3])
 

@@ -22,6 +22,7 @@ from madbayes._search.division import Division, without_gaps
 from madbayes.divergences.families import EncodedRows
 from madbayes.divergences.kernels import SQUARED
 from madbayes.divergences.space import DivergenceSpace
+from madbayes.howmany.links import squared_distances
 
 CHANCE = 0.05  # ordinary rows that are expected to be left out
 CLUMP = 5  # far rows near each other that are no cluster yet …
@@ -100,7 +101,7 @@ def far_rows(X: np.ndarray, rng: np.random.RandomState) -> np.ndarray:
     if group < 1:
         return lonely
     some = X[np.sort(rng.choice(n, min(n, 256), replace=False))].astype(np.float64)
-    apart = squared(some, some)[np.triu_indices(len(some), 1)]
+    apart = squared_distances(some, some)[np.triu_indices(len(some), 1)]
     usual = float(np.median(apart[apart > 0])) if (apart > 0).any() else 0.0
     if not 0 < usual < np.inf:
         return lonely
@@ -113,7 +114,7 @@ def far_rows(X: np.ndarray, rng: np.random.RandomState) -> np.ndarray:
         # A row this near the middle is within the limit of the sample's rows there.
         check = np.flatnonzero(away > limit / 4) if near_middle.sum() > 2 else np.arange(len(rows))
         if check.size:
-            D = np.partition(squared(rows[check] + middle, some), 1, axis=1)[:, 1]
+            D = np.partition(squared_distances(rows[check] + middle, some), 1, axis=1)[:, 1]
             # A clump may be in the sample itself: very far from the middle is enough to be asked.
             very = away[check] > VERY_FAR**2 * usual
             lonely[a + check[(limit < D) | very]] = True
@@ -126,13 +127,6 @@ def far_rows(X: np.ndarray, rng: np.random.RandomState) -> np.ndarray:
         rest = np.partition(d2, min(int(SHARE * n), n - 1))[min(int(SHARE * n), n - 1)]
         alone[i] = around <= group or (around <= SHARE * n and rest > VERY_FAR**2 * usual)
     return alone
-
-
-def squared(A: np.ndarray, B: np.ndarray) -> np.ndarray:
-    """Squared distances."""
-    cross = A @ B.T
-    d2 = (A * A).sum(axis=1)[:, None] + (B * B).sum(axis=1) - 2 * cross
-    return np.asarray(np.maximum(d2, 0.0))
 
 
 def gross_rows(rows: EncodedRows) -> np.ndarray:

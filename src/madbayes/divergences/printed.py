@@ -27,7 +27,7 @@ from functools import cached_property
 import numpy as np
 
 from madbayes._rows.progress import Stage
-from madbayes._rows.threads import Run, patient
+from madbayes._rows.threads import patient
 from madbayes._search.division import without_gaps
 from madbayes._search.driver import never_rising
 from madbayes.divergences import kernels
@@ -143,7 +143,7 @@ def hard_hdp(
     return z, never_rising(history, passes=True), len(history), converged
 
 
-def lloyd(rows: EncodedRows, means: np.ndarray, *, max_iter: int, run: Run) -> Printed:
+def lloyd(rows: EncodedRows, means: np.ndarray, *, max_iter: int) -> Printed:
     """Banerjee et al.'s Algorithm 1 from the given centres."""
     phi, layout, k = rows.phi, rows.layout, len(means)
     z = np.full(rows.n, -1, np.int64)

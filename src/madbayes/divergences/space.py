@@ -107,8 +107,8 @@ class DivergenceSpace:
         return found.means(self.rows.layout, self.overall)
 
     def use(self, z: np.ndarray, room: int) -> np.ndarray:
-        """How many rows of each group are in each cluster."""
-        flat = np.bincount(self.groups * room + z, minlength=self.n_groups * room)
+        """How many rows of each group are in each cluster; rows that are left out (-1) in none."""
+        flat = np.bincount((self.groups * room + z)[z >= 0], minlength=self.n_groups * room)
         return flat.reshape(self.n_groups, room)
 
     # Nearest centres
@@ -231,12 +231,8 @@ class DivergenceSpace:
     def move(self, z: np.ndarray, now: Division, limit: float, outlier: float = np.inf) -> int:
         """Exact moves of rows, in place; -1 for rows that are left out for the price `outlier`."""
         rows, room = self.rows, min(self.n, 2 * now.k + 16) + 1
-        inside = np.flatnonzero(z >= 0)
-        found = rows.add_up(z, room)
-        count = np.bincount(z[inside], minlength=room)
-        use = np.bincount(
-            self.groups[inside] * room + z[inside], minlength=self.n_groups * room
-        ).reshape(self.n_groups, room)
+        found, use = rows.add_up(z, room), self.use(z, room)
+        count = use.sum(axis=0)
         rule = self.price.penalty, self.local, outlier, min(self.price.cap, room)
         args: Any = rows.T, rows.P, rows.w, self.phi, z, self.groups
         args = *args, self.watch(now) if outlier == np.inf else np.arange(self.n)
@@ -269,10 +265,8 @@ class DivergenceSpace:
 
     def sample(self, size: int, rng: np.random.RandomState) -> "DivergenceSpace":
         chosen = np.sort(rng.choice(self.n, size, replace=False))
-        some = self.rows.take(chosen)
-        some = replace(some, w=some.w * (self.rows.w.sum() / some.w.sum()))
         group = None if self.group is None else self.group[chosen]
-        return replace(self, rows=some, group=group)
+        return replace(self, rows=self.rows.sampled(chosen), group=group)
 
     def relax(
         self, centers: np.ndarray, limit: float = np.inf, known: np.ndarray | None = None

@@ -17,19 +17,6 @@ WEIGHT, CUT, RATIO, LINKS = range(4)  # of a cluster: columns of `sums`
 
 
 @kernel
-def cluster_sums(indptr, indices, data, delta, w, z, W, cut):
-    """Weight and cut of each cluster, added to W and cut."""
-    for i in range(w.size):
-        c = z[i]
-        outside = delta[i]
-        for e in range(indptr[i], indptr[i + 1]):
-            if z[indices[e]] == c:
-                outside -= data[e]
-        W[c] += w[i]
-        cut[c] += outside
-
-
-@kernel
 def renumber(z, new):
     """Labels to 0, 1, … in the order of first appearance; returns how many. `new` is full of -1."""
     k = 0

@@ -22,14 +22,11 @@ from madbayes._model.layers import LayersMixin, Level
 from madbayes._rows.checks import check_choice, check_count
 from madbayes._rows.threads import workers
 from madbayes._storage.saving import SaveMixin
-from madbayes.graph.input import check_graph, connected_part, node_names
+from madbayes.graph.input import check_graph, connected_part, read_graph
 from madbayes.graph.kernel_cut import Cut, kernel_dp_means, least_sigma, to_lambda
 from madbayes.graph.levels import Graph
 from madbayes.graph.path import find_path, spread
 from madbayes.graph.search import NOTHING, search
-
-# Half-edges of a graph: in smaller ones threads would wait for each other longer than they work.
-HALF_EDGES_FOR_THREADS = 20_000
 
 
 def check_resolution(resolution: Any) -> Any:
@@ -191,8 +188,9 @@ class GraphCut(SaveMixin, LayersMixin, CallbacksMixin, ClusterMixin, BaseEstimat
             and its reverse are added. Bipartite graphs are refused.
         y : ignored
         """
-        A = check_graph(X, self)
-        self.node_names_ = node_names(X)
+        A, names = read_graph(X)
+        A = check_graph(A, self)
+        self.node_names_ = names
         resolution = check_resolution(self.resolution)
         check_choice("cut", self.cut, "normalized", "ratio")
         check_choice("algorithm", self.algorithm, "search", "paper")
@@ -203,7 +201,8 @@ class GraphCut(SaveMixin, LayersMixin, CallbacksMixin, ClusterMixin, BaseEstimat
         graph, used = connected_part(A, self.cut)
         path = None
         forget(self)
-        with workers(self.n_jobs, enough=graph.indices.size >= HALF_EDGES_FOR_THREADS):
+        # Threads would wait for each other longer than they work in graphs of fewer half-edges.
+        with workers(self.n_jobs, enough=graph.indices.size >= 20_000):
             if resolution == "auto":
                 found = find_path(graph, self.cut, n_init * effort)
                 path = spread(found.path, used, A.shape[0])

@@ -12,9 +12,6 @@ from sklearn.utils.validation import check_array, validate_data
 from madbayes._rows.checks import check_pattern
 from madbayes.graph.levels import Graph
 
-LEAST = 1e-280  # all weights together
-SYMMETRIC = 1e-8  # of the largest weight: what rounding may do to a symmetric matrix
-
 
 def check_graph(X: Any, estimator: BaseEstimator | None = None) -> sp.csr_array:
     """The adjacency of an undirected graph: square, symmetric, finite, no weight below 0.
@@ -22,7 +19,7 @@ def check_graph(X: Any, estimator: BaseEstimator | None = None) -> sp.csr_array:
     Of a directed graph it is A + A.T, with a warning: a cut does not know directions.
     """
     rules = {"accept_sparse": "csr", "dtype": np.float64, "ensure_min_features": 1}
-    A = check_pattern(adjacency(X))
+    A = check_pattern(read_graph(X)[0])
     A = check_array(A, **rules) if estimator is None else validate_data(estimator, A, **rules)
     if A.shape[0] != A.shape[1]:
         raise ValueError(
@@ -48,7 +45,7 @@ def check_graph(X: Any, estimator: BaseEstimator | None = None) -> sp.csr_array:
     difference = abs(A - T)
     if difference.nnz:
         i, j, _ = entry(difference, int(difference.data.argmax()))
-        if difference.data.max() > SYMMETRIC * A.data.max():
+        if difference.data.max() > 1e-8 * A.data.max():  # more than rounding
             warnings.warn(
                 f"the adjacency is not symmetric: ({i}, {j}) is {A[i, j]:g} and ({j}, {i}) is "
                 f"{A[j, i]:g}. A cut needs an undirected graph, so A + A.T is used: an edge and "
@@ -69,33 +66,34 @@ def entry(A: sp.csr_array, position: int) -> tuple[int, int, float]:
     return row, int(A.indices[position]), float(A.data[position])
 
 
-def adjacency(X: Any) -> Any:
-    """A matrix as it is; of a graph object the adjacency, nodes in its own order."""
+def read_graph(X: Any) -> tuple[Any, list[Any] | None]:
+    """The adjacency, and what the graph calls its nodes: of an edge list in the order in which they
+    first appear, of a graph object in its own order. A matrix is given back as it is, without
+    names."""
+    sides: set[Any] = set()
+    place: dict[Any, int] = {}
     if hasattr(X, "obsp"):  # AnnData
         if "connectivities" not in X.obsp:
             raise ValueError(
                 "the AnnData object has no graph: obsp['connectivities'] is missing. "
                 "scanpy.pp.neighbors(adata) makes it."
             )
-        return X.obsp["connectivities"]
-    if is_edge_list(X):
-        names = node_names(X)
-        assert names is not None
-        place = {node: i for i, node in enumerate(names)}
-        u, v = (np.array([place[edge[end]] for edge in X]) for end in (0, 1))
-        weight = np.array([edge[2] if len(edge) == 3 else 1.0 for edge in X], np.float64)
-        return from_edges(u, v, weight, len(names))
-    if hasattr(X, "adj") and hasattr(X, "number_of_nodes"):  # networkx
-        n, place = len(X.nodes), {node: i for i, node in enumerate(X)}
+        return X.obsp["connectivities"], list(X.obs_names)
+    if isinstance(X, list) and X and all(type(e) is tuple and 1 < len(e) < 4 for e in X):
+        names = list(dict.fromkeys(node for edge in X for node in edge[:2]))
+        edges = [edge if len(edge) == 3 else (*edge, 1) for edge in X]
+    elif hasattr(X, "adj") and hasattr(X, "number_of_nodes"):  # networkx
+        names, edges = list(X), list(X.edges(data="weight", default=1))
         sides = {kind for _, kind in X.nodes(data="bipartite")} if callable(X.nodes) else set()
-        edges = [(place[u], place[v], weight) for u, v, weight in X.edges(data="weight", default=1)]
     elif hasattr(X, "get_edgelist") and hasattr(X, "vcount"):  # igraph
-        n = X.vcount()
-        sides = set(X.vs["type"]) if "type" in X.vs.attributes() else set()
+        known = X.vs.attributes()
+        names = list(X.vs["name"]) if "name" in known else list(range(X.vcount()))
+        sides = set(X.vs["type"]) if "type" in known else set()
         weights = X.es["weight"] if "weight" in X.es.attributes() else [1] * X.ecount()
         edges = [(u, v, w) for (u, v), w in zip(X.get_edgelist(), weights, strict=True)]
+        place = {i: i for i in range(len(names))}  # several nodes can have one name
     else:
-        return X
+        return X, None
     if sides in ({0, 1}, {False, True}):
         raise ValueError(
             "the graph is bipartite: its nodes are of two kinds (node attribute 'bipartite' in "
@@ -104,16 +102,17 @@ def adjacency(X: Any) -> Any:
             "bipartite_projection() of igraph; or remove the attribute to divide both kinds "
             "together."
         )
-    if X.is_directed():
+    if not isinstance(X, list) and X.is_directed():
         warnings.warn(
             "the graph is directed, and a cut needs an undirected one: directions are left out, "
             "and the weights of an edge and its reverse are added.",
             UserWarning,
-            stacklevel=4,
+            stacklevel=3,
         )
-    table = np.array(edges, dtype=np.float64).reshape(-1, 3)
-    ends = table[:, :2].astype(np.int64)
-    return from_edges(ends[:, 0], ends[:, 1], table[:, 2], n)
+    place = place or {node: i for i, node in enumerate(names)}
+    u, v = (np.array([place[edge[end]] for edge in edges], np.int64) for end in (0, 1))
+    weight = np.array([edge[2] for edge in edges], np.float64)
+    return from_edges(u, v, weight, len(names)), names
 
 
 def is_edge_list(X: Any) -> bool:
@@ -150,7 +149,7 @@ def connected_part(A: sp.csr_array, cut: str) -> tuple[Graph, np.ndarray]:
     with np.errstate(over="ignore"):
         degree = np.asarray(A.sum(axis=1)).ravel()
         total = degree.sum()
-    if A.nnz and not LEAST < total < 1 / LEAST:
+    if A.nnz and not 1e-280 < total < 1e280:
         raise ValueError(
             f"the weights of the edges add up to {total:g}, too near the limits of float64. Divide "
             "them by a number; for cut='ratio' the resolution is in the same unit."

@@ -26,8 +26,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from madbayes.graph.cut_kernels import cluster_sums, kernel_pass, renumber
-from madbayes.graph.levels import Division, Graph
+from madbayes.graph.cut_kernels import kernel_pass, renumber
+from madbayes.graph.levels import Division, Graph, contracted
 from madbayes.graph.search import measure
 
 
@@ -65,8 +65,7 @@ def assign_or_open(
     graph: Graph, labels: np.ndarray, k: int, cut: str, sigma: float, penalty: float
 ) -> tuple[np.ndarray, int]:
     """2 and 3. One pass over the nodes; the new labels without gaps, and how many there are."""
-    weight, cuts = np.zeros((2, k))
-    cluster_sums(*graph, labels, weight, cuts)
+    *_, cuts, weight = contracted(graph, labels, k)
     if cut == "normalized":
         diagonal, inner = graph.w - graph.delta, weight - cuts  # of A
     else:

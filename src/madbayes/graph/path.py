@@ -29,18 +29,6 @@ from madbayes.graph.planted import polished, resolutions
 from madbayes.graph.search import NOTHING, THETA_TOP, measure
 from madbayes.howmany.staircase import Choice, Staircase, in_words, lower_hull
 
-# Half-edges. Up to so many, each division of each repetition is two runs combined, in three times
-# the time; with one run LFR graphs of 1,000 nodes at mixing 0.6 are found half as often.
-TWO_RUNS_UP_TO = 40_000
-# Half-edges. Up to so many, the division taken is combined with other runs, and γ has finer steps.
-POLISHED_UP_TO = 200_000
-# Runs that the division taken is made of. With 6 it agrees no better with known labels.
-POLISHING_RUNS = 3
-# From one γ to the next, in graphs of up to `POLISHED_UP_TO` half-edges and in larger ones.
-GAMMA_STEP, LARGE_GAMMA_STEP = 2.0**0.5, 2.0
-# Half-edges × repetitions: ten repetitions for 30,000 edges, one from 300,000 on. Twice as many
-# take up to twice the time, and the mean NMI rises by less than .004.
-HALF_EDGES_REPEATED = 600_000
 # How far agreement must be ahead of that on another number for full support; 0 ahead is half.
 CLEAR_LEAD = 0.05
 # Agreement of the repetitions (adjusted Rand): no support up to the first, full support at the
@@ -102,12 +90,19 @@ def find_path(graph: Graph, cut: str, effort: float = 1.0) -> Found:
         choice = pieces_only(whole.k, core.n_aside)
         return Found(price([whole], 0, graph, choice), whole, [])
     size = core.graph.indices.size
-    gammas = resolutions(core.graph, LARGE_GAMMA_STEP if size > POLISHED_UP_TO else GAMMA_STEP)
-    repetitions = int(np.clip(np.ceil(HALF_EDGES_REPEATED / size), 1, FOLDS))
-    runs = 2 if size <= TWO_RUNS_UP_TO else 1
-    found, evidence = weigh(core.graph, core.component, gammas, repetitions, runs)
+    small = size <= 200_000
+    gammas = resolutions(core.graph, 2.0**0.5 if small else 2.0)
+    # Ten repetitions for 30,000 edges, one from 300,000 on. Twice as many take up to twice the
+    # time, and the mean NMI rises by less than .004.
+    repetitions = int(np.clip(np.ceil(600_000 / size), 1, FOLDS))
+    # Two runs for each division take three times as long; with one run LFR graphs of 1,000 nodes at
+    # mixing 0.6 are found half as often.
+    found, evidence = weigh(
+        core.graph, core.component, gammas, repetitions, 2 if size <= 40_000 else 1
+    )
     if evidence.best is not None:
-        more = round(effort * (POLISHING_RUNS if size <= POLISHED_UP_TO else 1)) - 1
+        # The division taken is made of three runs. With six it agrees no better with known labels.
+        more = round(effort * (3 if small else 1)) - 1
         upto = gammas[: evidence.best + 1]
         labels = polished(core.graph, upto, found[evidence.best].labels, more)
         found[evidence.best] = measure(core.graph, labels)
@@ -149,7 +144,7 @@ def pieces_only(number: int, n_aside: int) -> Choice:
         1.0,
         in_words(support),
         support,
-        "the connected pieces: communities inside of them would not predict edges held out"
+        "they are the connected pieces; communities inside of them would not predict edges held out"
         if number
         else "the graph has no edges",
         n_isolated=n_aside,

@@ -18,7 +18,6 @@ from madbayes.graph.cut_kernels import (
     CUT,
     WEIGHT,
     close_gaps,
-    cluster_sums,
     count_nodes,
     renumber,
     settle,
@@ -45,9 +44,8 @@ def measure(graph: Graph, labels: np.ndarray) -> Division:
     """A division with sums taken afresh."""
     labels = labels.astype(np.int32)  # a copy
     k = renumber(labels, np.full(int(labels.max()) + 1, -1, np.int32))
-    W, cut = np.zeros((2, k))
-    cluster_sums(*graph, labels, W, cut)
-    return Division(labels, np.maximum(cut, 0.0), W)
+    small = contracted(graph, labels, k)
+    return Division(labels, small.delta, small.w)
 
 
 def lower_cut(
