@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from madbayes._model.fitting import Options, begin, keep_choice, warn_if_unfinished
+from madbayes._rows.content import content_order
 from madbayes._rows.threads import Run, workers
 from madbayes._search.discount import check_discount, search_discounted, total_price
 from madbayes._search.division import Division
@@ -30,6 +31,7 @@ from madbayes._search.price import fixed, per_cluster
 from madbayes.divergences import printed
 from madbayes.divergences.estimating import divergence_without_row, has_cells, warn_of_empty
 from madbayes.divergences.families import EncodedRows, centers_of, half_seen
+from madbayes.divergences.kernels import GAMMA, POISSON, SQUARED, TINY
 from madbayes.divergences.number import Found, Noise, find_number, level_noise, polish
 from madbayes.divergences.outliers import (
     check_outlier_penalty,
@@ -167,38 +169,61 @@ def number_of(rows: EncodedRows, encoder: ColumnEncoder, options: Options) -> Fo
         fewest, most = -(-2 * options.hint // 3), 3 * options.hint // 2
         fewest, most = (min(v, options.cap or v) for v in (fewest, most))
     found = find_number(rows.centred(), encoder, fewest, most, options.random_state)
-    if encoder.mixed and fewest == found.path.best().number == 1:
-        return number_of_numbers(rows, encoder, options, found)
+    if fewest == found.path.best().number == 1:
+        return number_by_valleys(rows, encoder, options, found)
     return found
 
 
-def number_of_numbers(
+def number_by_valleys(
     rows: EncodedRows, encoder: ColumnEncoder, options: Options, found: Found
 ) -> Found:
-    """2. Where all columns together show one cluster: what the numbers alone show, if clear.
+    """2. Where descriptions show one cluster: what valleys between numbers show, if they are clear.
 
-    The columns of a grid of clusters are independent of each other, as columns of noise are. What
-    tells the two apart are valleys between the clusters, which only numbers of many values have.
+    Permuted columns of two numbers, or of a grid of clusters, are described as well as the rows
+    themselves. Valleys tell clusters from such noise. Only numbers and counts have them.
     """
-    block, T = rows.layout.block, rows.T
-    there = {j: rows.P[:, block[j]] > 0 for j in rows.numbers}
-    fine = [j for j, ok in there.items() if np.unique(T[ok, j]).size > COARSE]
-    whole = np.flatnonzero(np.logical_and.reduce([there[j] for j in fine], initial=bool(fine)))
+    block, family = rows.layout.block, rows.layout.family
+    T, there = rows.centred().T, rows.P > 0
+    fine = [
+        j
+        for j in range(T.shape[1])
+        if family[j] in (POISSON, GAMMA)
+        or (family[j] == SQUARED and np.unique(T[there[:, block[j]], j]).size > COARSE)
+    ]
+    whole = np.flatnonzero(there[:, block[fine]].all(axis=1)) if fine else np.zeros(0, int)
     if len(whole) < max(COMPLETE_ROWS, COMPLETE * rows.n):
         return found
-    some = rows.centred().take(whole)
-    X = some.T[:, fine] / some.T[:, fine].std(axis=0)
-    path = find_path(X, some.w, options.cap, None)
+    X, w = at_one_spread(T[np.ix_(whole, fine)], family[fine]), rows.w[whole]
+    path = find_path(X, w, options.cap, None)
     choice = path.best()
     if choice.strength not in SURE:
         return found
+    some = rows.centred().take(whole)
     noise = polish(some, path.labels_at(choice.price, X), encoder).noise
-    named = ", ".join(
-        name for name, j in zip(encoder.names, encoder.first, strict=True) if j in fine
-    )
-    remark = f"Only {named} show the clusters: the other columns are the same in all of them"
-    choice = replace(choice, strength="moderate", remarks=(*choice.remarks, remark))
+    remarks = choice.remarks
+    if len(fine) < T.shape[1]:
+        named = ", ".join(
+            name for name, j in zip(encoder.names, encoder.first, strict=True) if j in fine
+        )
+        remark = f"Only {named} show the clusters: the other columns are the same in all of them"
+        remarks = (*remarks, remark)
+    choice = replace(choice, strength="moderate", remarks=remarks)
     return Found(replace(path, choice=choice, centers=None, _X=None), noise)
+
+
+def at_one_spread(T: np.ndarray, family: np.ndarray) -> np.ndarray:
+    """Columns whose spread does not grow with their mean, each divided by its standard deviation.
+
+    Square roots of counts, each count spread over the interval up to the next one; logarithms of
+    GAMMA columns. The draws follow the content of the rows, not their order.
+    """
+    X, order = T.copy(), content_order(T, None, 0)
+    above = np.empty(T.shape)
+    above[order] = np.random.RandomState(0).random_sample(T.shape)
+    counts, positive = family == POISSON, family == GAMMA
+    X[:, counts] = np.sqrt(T[:, counts] + above[:, counts])
+    X[:, positive] = np.log(np.maximum(T[:, positive], TINY))
+    return X / np.maximum(X.std(axis=0), TINY)
 
 
 def doubt_repeated(
