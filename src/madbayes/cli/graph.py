@@ -136,7 +136,7 @@ def _columns(
     if ends[0] == ends[1]:
         raise UserError(f"--source and --target are both {frame.names[ends[0]]}: give two columns.")
     weights = named[2]
-    if weights is None and len(rest) == 1 and _is_number(frame, rest[0]):
+    if weights is None and len(rest) == 1 and _numbers(frame, rest[0]) is not None:
         weights = rest.pop(0)
         notes.append(f"column {frame.names[weights]} was read as the weight of the edges")
     if rest:
@@ -145,22 +145,22 @@ def _columns(
     return ends, weights, notes
 
 
-def _is_number(frame: Frame, j: int) -> bool:
+def _numbers(frame: Frame, j: int) -> np.ndarray | None:
+    """The column as numbers, NaN where one is missing; None of text."""
     if isinstance(frame.columns, np.ndarray):
-        return True
-    kind = frame.type(j)
-    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind))
+        return np.asarray(frame.columns[:, j])
+    column = frame.column(j)
+    if pa.types.is_integer(column.type) or pa.types.is_floating(column.type):
+        return np.asarray(column.to_numpy())
+    return None
 
 
 def _no_measurements(frame: Frame, ends: Sequence[int], path: Path) -> None:
     """Refuse a table of measurements: nodes have names or whole numbers, not 14.23."""
     for j in ends:
-        if not _is_number(frame, j):
+        values = _numbers(frame, j)
+        if values is None:
             continue
-        if isinstance(frame.columns, np.ndarray):
-            values = np.asarray(frame.columns[:, j], dtype=np.float64)
-        else:
-            values = frame.column(j).cast(pa.float64()).drop_null().to_numpy()
         odd = values[np.isfinite(values) & (values != np.round(values))]
         if odd.size:
             raise UserError(
@@ -173,39 +173,29 @@ def _no_measurements(frame: Frame, ends: Sequence[int], path: Path) -> None:
 
 def _nodes(frame: Frame, j: int) -> np.ndarray:
     """Whole numbers, or else text."""
-    if isinstance(frame.columns, np.ndarray):
-        number, values = True, np.asarray(frame.columns[:, j])
+    values = _numbers(frame, j)
+    if values is None:
+        text = frame.column(j).cast(pa.string()).fill_null("")
+        values = np.array(text.to_pylist(), dtype=str)
+        missing = values == ""
     else:
-        column = frame.column(j)
-        number = pa.types.is_integer(column.type) or pa.types.is_floating(column.type)
-        if number:
-            values = column.to_numpy()  # NaN where an integer is missing
-        else:
-            values = np.array(column.cast(pa.string()).fill_null("").to_pylist(), dtype=str)
-    missing = values == "" if not number else ~np.isfinite(values)
+        missing = ~np.isfinite(values)
     if missing.any():
         where = frame.where(int(np.flatnonzero(missing)[0])).capitalize()
         raise UserError(
             f"{where} has no node in column {frame.names[j]} ({missing.sum()} of {len(missing)} "
             "rows are like this). An edge needs two ends: fill the cell in, or leave the row out."
         )
-    if not number:
-        return values
-    if values.dtype.kind == "f":
-        whole = values.astype(np.int64)
-        return whole if (whole == values).all() else values.astype(str)
-    return values.astype(np.int64)
+    if values.dtype.kind == "f" and (values != np.round(values)).any():
+        return values.astype(str)
+    return values if values.dtype.kind == "U" else values.astype(np.int64)
 
 
 def _weights(frame: Frame, j: int) -> np.ndarray:
-    name = frame.names[j]
-    if not _is_number(frame, j):
+    name, values = frame.names[j], _numbers(frame, j)
+    if values is None:
         raise UserError(f"Column {name} cannot be the weight of the edges: it is not all numbers.")
-    column = frame.columns
-    if isinstance(column, np.ndarray):
-        values = np.asarray(column[:, j], dtype=np.float64)
-    else:
-        values = frame.column(j).cast(pa.float64()).to_numpy()
+    values = values.astype(np.float64)
     bad = np.flatnonzero(~(np.isfinite(values) & (values >= 0)))
     if bad.size:
         raise UserError(

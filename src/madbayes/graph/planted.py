@@ -99,6 +99,8 @@ def gather(graph: Graph, gamma: float = 1.0) -> np.ndarray:
 def combined(graph: Graph, gamma: float, one: np.ndarray, other: np.ndarray) -> np.ndarray:
     """2. The best division found whose clusters are made of what both have in common."""
     pieces, first = common(one, other)
+    if first.size == one.max() + 1 == other.max() + 1:
+        return one  # both are the same division
     joined = levels.gather(contracted(graph, pieces, first.size), gamma, raise_modularity)
     both = raise_modularity(graph, joined.on(pieces), gamma)[0].labels
     return max((one, other, both), key=lambda labels: modularity(graph, labels, gamma))
