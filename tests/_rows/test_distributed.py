@@ -297,7 +297,7 @@ def test_an_interrupted_fit_goes_on_from_its_checkpoint(name, tmp_path, monkeypa
 
     monkeypatch.setattr(checkpoint, "SECONDS", 0.0)
     monkeypatch.setattr(checkpoint, "SHARE", 0.0)
-    X = blobs(9_000, 12, 9)
+    X = blobs(9_000, 12, 30)  # more groups than centres: several passes
     table = da.from_array(X, chunks=(2_000, -1))
     path = tmp_path / "fit.npz"
     write, written = checkpoint.Checkpoint.write, []

@@ -6,22 +6,26 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from reference.kmeans import kmeans as plain_kmeans
+from sklearn.base import clone
 from sklearn.cluster import KMeans as SklearnKMeans
 from sklearn.exceptions import ConvergenceWarning
 
 from madbayes import KMeans
 from madbayes._partition import partition as partition_module
+from madbayes._partition import small_lloyd
 from madbayes._partition.partition import Partition
 from madbayes._rows.rows import Rows
 from madbayes._rows.threads import workers
+from madbayes.kmeans import kmeans as kmeans_module
 
 
 @pytest.fixture(autouse=True, scope="module")
 def as_if_large():
-    """Bounds and matrix products, although the tables are small."""
+    """A `Partition` with bounds and matrix products, although the tables are small."""
     usual, partition_module.BOUNDS_PAY = partition_module.BOUNDS_PAY, 0
+    few, small_lloyd.FEW_PRODUCTS = small_lloyd.FEW_PRODUCTS, 0
     yield
-    partition_module.BOUNDS_PAY = usual
+    partition_module.BOUNDS_PAY, small_lloyd.FEW_PRODUCTS = usual, few
 
 
 def blobs(n, d, k, seed, spread=4.0):
@@ -139,6 +143,38 @@ def test_the_number_of_threads_changes_nothing(d, k):
         np.testing.assert_array_equal(one.labels_, other.labels_)
         np.testing.assert_array_equal(one.cluster_centers_, other.cluster_centers_)
         np.testing.assert_array_equal(one.objective_history_, other.objective_history_)
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize("tol", [0.0, 1e-3])
+@pytest.mark.parametrize(
+    ("n", "d", "k", "far"),
+    [(60, 1, 4, 0), (3000, 2, 30, 9), (9000, 3, 5, 0), (1500, 20, 40, 30), (5000, 7, 1, 0)],
+)
+def test_all_passes_at_once_have_the_bits_of_a_partition(monkeypatch, n, d, k, far, tol):
+    """Also with weights, and where `far` of the first centres get no row."""
+    X = blobs(n, d, k, seed=7).astype(np.float32)
+    start, rng = rows_of(X, k, 3).astype(np.float64), np.random.default_rng(1)
+    start[k - far :] += 50.0
+    weight = np.where(rng.random(n) < 0.1, 0.0, rng.uniform(0.5, 2.0, n))
+    monkeypatch.setattr(small_lloyd, "FEW_PRODUCTS", 2**24)
+    seen = []
+
+    def spy(*args):
+        seen.append(small_lloyd.lloyd_at_once(*args))
+        return seen[-1]
+
+    for how in ({}, {"sample_weight": weight}):
+        for max_iter in (2, 300):
+            model = KMeans(k, init=start, tol=tol, max_iter=max_iter)
+            monkeypatch.setattr(kmeans_module, "lloyd_at_once", spy)
+            one = clone(model).fit(X, **how)
+            monkeypatch.setattr(kmeans_module, "lloyd_at_once", lambda *_: None)
+            other = clone(model).fit(X, **how)
+            for name in ("labels_", "_centers", "objective_history_", "inertia_"):
+                np.testing.assert_array_equal(getattr(one, name), getattr(other, name))
+            assert (one.n_iter_, one.converged_) == (other.n_iter_, other.converged_)
+    assert all(found is not None for found in seen)
 
 
 def test_the_order_of_the_rows_changes_nothing_but_the_order():

@@ -10,8 +10,6 @@ from madbayes._partition.moves import copy_row
 from madbayes._rows.distance import sqdist
 from madbayes._rows.row_kernels import read_only
 
-TWICE = 4 * (1 + 1e-9)  # squared, with room for rounding
-
 
 def draw_seeds(X, w, C, have, U, stop):
     """Fill C[have:] with rows drawn in proportion to w·(squared distance to the centres before).
@@ -28,7 +26,8 @@ def draw_rows(X, w, C, have, U, mass, nearest, gaps, stop):
     """`draw_seeds`; `mass` are the weights at first, `nearest` and `gaps` room for the nearest
     centre of each row and for how far the new one is from those before.
 
-    A row is not nearer to a new centre that is twice as far from its own as it is itself.
+    A row is not nearer to a new centre that is twice as far from its own as it is itself (4 times
+    as far, squared, with room for rounding).
     """
     n = X.shape[0]
     for c in range(C.shape[0]):
@@ -48,7 +47,7 @@ def draw_rows(X, w, C, have, U, mass, nearest, gaps, stop):
             for e in range(c):
                 gaps[e] = sqdist(X, i, C, e)
         for i in range(n):
-            if c > 0 and c >= have and w[i] * gaps[nearest[i]] > TWICE * mass[i]:
+            if c > 0 and c >= have and w[i] * gaps[nearest[i]] > 4 * (1 + 1e-9) * mass[i]:
                 continue
             near = w[i] * sqdist(X, i, C, c)
             if c == 0 or near < mass[i]:

@@ -14,12 +14,10 @@ from madbayes._partition.ward import join_cost, merge_below
 from madbayes._rows.distance import sqdist
 from madbayes._rows.row_kernels import read_only, squared_error
 
-TOL = 1e-10
+TOL = 1e-10  # a gain below this share of the objective counts as rounding
 MARGIN = 0.05  # a row is watched while another cluster costs at most so much more
-SWEEPS = 100
+SWEEPS = 100  # a guard only: more are hardly ever needed
 PLACES = 4  # clusters that a row at the frontier may go to before all are looked at again
-HOPELESS = 1.0
-ROUNDS = 1000  # a guard only: every round of all moves lowers the objective
 HEAVY = 1e-4  # a cluster without a row keeps at least this share, or its mean is taken afresh
 
 
@@ -179,9 +177,9 @@ def look_again(X, i, wi, p, C, W, N, costs, places, at, unit):
 def move_rows(X, w, z, rows, C, W, N, penalty, cap, unit, excess, stop):
     """Hartigan's moves: each of `rows` in turn goes where J is lowest by the exact change.
 
-    A cluster of its own is one of the places. Returns the number of moves; stops after SWEEPS, or
-    when what J has to fall by (`excess`) is more than HOPELESS times what was gained since all rows
-    were looked at.
+    A cluster of its own is one of the places. Returns the number of moves; stops after
+    SWEEPS, or when what J has to fall by (`excess`) is more than twice what was gained since
+    all rows were looked at.
     z, C, W, N are updated; N[c] = 0 is a free slot, the last slot is scratch. A sweep of all `rows`
     notes the frontier, those for which another cluster costs at most MARGIN more than staying, and
     the PLACES clusters next to each; only the frontier is swept, among those clusters, until it
@@ -263,7 +261,7 @@ def sweep(X, w, z, rows, C, W, N, penalty, cap, unit, excess, book, stop):
             z[i] = q
             places[at, 0] = p  # it may come back
         moved += now
-        if now == 0 and (everything or excess - gained > HOPELESS * gained):
+        if now == 0 and (everything or excess - gained > gained):
             break
         if now == 0:
             excess -= gained
@@ -283,7 +281,7 @@ def relax(X, w, C, penalty, cap, unit, limit, stop):
     z = lloyd_by_columns(columns, w, C, 0)[0]  # a kernel that is compiled already
     k = close_gaps(z, np.bincount(z, minlength=len(C)))
     lowest, best_z, best_k = np.inf, z, k
-    for _ in range(ROUNDS):
+    for _ in range(1000):  # a guard only: every round of all moves lowers the objective
         C, W, N = means(X, w, z, min(n, k + 4) + 1, unit)
         excess = squared_error(R, w, z, C) + penalty * k - limit
         move_rows(R, w, z, rows, C, W, N, penalty, cap, unit, excess, stop)

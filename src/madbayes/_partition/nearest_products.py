@@ -33,7 +33,6 @@ TILE_ROWS = 256  # rows that stay in a core's own cache while groups of centres 
 HARD_ROWS = 32  # rows of one float64 product
 EPS32, EPS64 = 2.0**-24, 2.0**-53
 TINY = 2.0**-148  # float32 has no finer steps than 2**-149
-ROUGH = 2.0**-6  # a float32 distance with a larger relative error is computed again in float64
 
 
 class Scratch(NamedTuple):
@@ -116,7 +115,7 @@ def find_active(X, next_row, centers, rows, penalty, scratch, use32):
         own = np.sqrt(own2)
         wrong = share * own + slack
         if p >= 0:
-            if not use32 or wrong > ROUGH * own:
+            if not use32 or wrong > own / 64:  # too rough: computed again in float64
                 own2 = sqdist(X, i, exact, p) * scale * scale
                 own, wrong = np.sqrt(own2), 0.0
             limit = np.float32((own + wrong) * UP)

@@ -34,7 +34,6 @@ SHARES = ndtr(-LEVELS)
 TAIL_ROWS, TAIL_SHARE = 5.0, 0.5  # the tail has 5√n rows, but not more than half
 SHAPE, SPREAD = 0.15, (0.4, 0.22)  # of ξ before the rows are seen: the likeliest, to each side
 OWN_ROWS = 10  # fewer rows have no law of their own
-CLUSTERS_AT_ONCE = 8  # clusters that one thread deals with at a time
 ALL_OWN_ROWS = 100.0  # so many have nothing else
 SHARED_SCALE = 3.0  # the same for its size
 EXCEPTION_ROWS, EXCEPTIONS = (
@@ -42,11 +41,9 @@ EXCEPTION_ROWS, EXCEPTIONS = (
     0.1,
 )  # clusters of so few rows are exceptions up to this share of all rows
 FARTHEST = np.finfo(np.float64).max
-SQUARED = 1e90  # distances up to this, squared and times weights, are numbers
 MIDDLE = (0.5, 0.2)  # m, and s from here to there
 BOUNDED = np.geomspace(1e-4, 0.99, 40) - 1.0  # θ times the largest excess, where there is an end
 UNBOUNDED = np.append(1e-8, np.geomspace(1e-3, 1e3, 60))  # θ times their mean, where there is none
-UNLIKELY = 1e-24  # values of θ that weigh less, of the likeliest, are left out
 EXCESSES, COARSE = np.append(0.0, np.geomspace(1e-3, 1e6, 400)), 20
 NORMAL_GAP = 0.8416212335729143  # between these two shares of a normal variable
 
@@ -80,7 +77,7 @@ def tail_law(y: np.ndarray, u: np.ndarray) -> Callable[[np.ndarray], np.ndarray]
     log_weight = m * np.log(theta / total) - total - 0.5 * prior**2
     log_weight[(shape < -1.0) | (shape > 2.0)] = -np.inf
     weight = np.exp(log_weight - log_weight.max()) * np.gradient(shape)
-    likely = weight > UNLIKELY * weight.max()
+    likely = weight > 1e-24 * weight.max()  # the other values of θ do not count
     theta, total, weight = theta[likely], total[likely], weight[likely] / weight.sum()
 
     def shares(at: np.ndarray) -> np.ndarray:
@@ -149,7 +146,7 @@ def calibrate(r: np.ndarray, label: np.ndarray, weight: np.ndarray, k: int) -> n
     if not len(r):
         return out  # nothing is known, so nothing is new
     largest = float(r.max())
-    if not 1 / SQUARED < largest < SQUARED and largest > 0:  # r² would leave the range of float64
+    if not 1e-90 < largest < 1e90 and largest > 0:  # r² would leave the range of float64
         unit = 2.0 ** np.floor(np.log2(largest))
         table = calibrate(r / unit, label, weight, k)
         with np.errstate(over="ignore"):
@@ -171,9 +168,7 @@ def calibrate(r: np.ndarray, label: np.ndarray, weight: np.ndarray, k: int) -> n
             out[c] = np.where(mine < FARTHEST, own * mine + (1.0 - own) * out[c], out[c])
 
     large = np.flatnonzero(drawn >= OWN_ROWS)
-    together(
-        some, [large[a : a + CLUSTERS_AT_ONCE] for a in range(0, large.size, CLUSTERS_AT_ONCE)]
-    )
+    together(some, [large[a : a + 8] for a in range(0, large.size, 8)])  # 8: a thread's item
     return np.maximum.accumulate(out, axis=1)
 
 

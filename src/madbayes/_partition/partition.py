@@ -9,7 +9,7 @@ workers that hold the rows. Algorithms are written with the steps `assign`, `mea
 `offer` and `drop`.
 """
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -25,23 +25,11 @@ from madbayes._rows.rows import DIRECT_COLUMNS, Cut, Rows, overlaps, segments
 
 # Up to this many centres × columns, comparing a row with all centres costs less than its bounds.
 BOUNDS_PAY = 2**11
-FARTHEST = 1e30  # scaled; if a centre moves farther, float32 bounds are forgotten, not adjusted
 
 
-class View(NamedTuple):
-    """How the centres of a pass are prepared (`prepared_centers.prepare`)."""
-
-    group: np.ndarray
-    n_groups: int
-    offset: np.ndarray
-    scale: float
-    past: np.ndarray | None
-    separate: bool
-
-
-def make_pass(centers: np.ndarray, view: View, kernel: str, *rest: Any) -> Pass:
-    """A `Pass`, with the centres in the forms that its kernel reads."""
-    ready = prepare(centers, *view)
+def make_pass(centers: np.ndarray, how: tuple, kernel: str, *rest: Any) -> Pass:
+    """A `Pass`, with the centres in the forms that its kernel reads (`how`: see `prepare`)."""
+    ready = prepare(centers, *how)
     transposed = np.ascontiguousarray(ready.exact.T) if kernel == "sparse" else None
     return Pass(ready, transposed, kernel, *rest)
 
@@ -111,15 +99,10 @@ class Partition:
         fresh = not bounded or not self._bounds_hold(exact, whole=rows == everything)
         if fresh:
             self._make_groups(exact, kernel if bounded else "")
-        view = View(
-            *(self._group, self._n_groups, self._shift, self.scale),
-            *(
-                None if fresh else self._bounds_for,
-                bounded and 4 * len(centers) ** 2 <= self.rows.n,
-            ),
-        )
+        past, separate = self._bounds_for, bounded and 4 * len(centers) ** 2 <= self.rows.n
+        ready = self._group, self._n_groups, self._shift, self.scale, None if fresh else past
         how = self.executor.once(
-            *(make_pass, exact, view, kernel, penalty, rows, fresh),
+            *(make_pass, exact, (*ready, separate), kernel, penalty, rows, fresh),
             *(bounded, self._n_groups, self._errors, self._use32),
         )
         stats = self._change(segment.assign, self._touched(*rows), how)
@@ -152,7 +135,7 @@ class Partition:
         if before is None or before.shape != centers.shape:
             return False
         step = float(np.abs(centers - before).max())
-        return step == 0.0 or (whole and step * self.scale <= FARTHEST)
+        return step == 0.0 or (whole and step * self.scale <= 1e30)
 
     def _make_groups(self, centers: np.ndarray, kernel: str) -> None:
         """Divide the centres into groups. A row has one lower bound for each group."""

@@ -7,13 +7,12 @@ from madbayes._rows.row_kernels import distances_to, project
 from madbayes._rows.rows import Rows
 from madbayes._rows.threads import together
 
-SEED_ROWS = 2**17  # rows among which first centres are looked for …
-ROWS_PER_SEED = 64  # … or so many for each of them, if that is more
+SEED_ROWS = 2**17  # rows among which first centres are looked for; 64 for each, if that is more
 
 
 def spread_rows(n: int, k: int) -> np.ndarray | None:
     """Which rows to look at for k first centres: evenly spaced ones. None: all."""
-    most = max(SEED_ROWS, ROWS_PER_SEED * k)
+    most = max(SEED_ROWS, 64 * k)
     return None if n <= most else np.linspace(0, n - 1, most).astype(np.int64)
 
 

@@ -49,7 +49,7 @@ def lloyd_at_once(
     """
     work, cuts = rows.n * rows.d * len(centers), np.array(segments(rows.n, len(centers)))
     most = FEW_PRODUCTS if len(cuts) > 1 else 4 * FEW_PRODUCTS  # one segment has one thread anyway
-    if work > most or rows.executor.remote or rows.unit or not rows.ready:
+    if work > most or rows.executor.remote or not rows.ready or max_iter > 10**6:
         return None
     check_reach(centers, frame, rows.d)
     (k, d), few = centers.shape, rows.d <= DIRECT_COLUMNS
@@ -57,9 +57,14 @@ def lloyd_at_once(
     exact = np.array(centers, np.float64, order="C")
     shape, panels = (len(cuts), k, d + 1), -(-k // PANEL)
     view = Packed(
-        *(exact, np.zeros((panels, d, PANEL), np.float32), np.full((panels, PANEL), np.inf, "f")),
-        *(np.arange(panels * PANEL, dtype=np.int32), np.zeros((1, d), np.float32)),
-        *(shift_for(rows.dtype, frame), frame.scale, 0.0),
+        exact=exact,
+        packed=np.zeros((panels, d, PANEL), np.float32),
+        packed_half=np.full((panels, PANEL), np.inf, np.float32),
+        member=np.arange(panels * PANEL, dtype=np.int32),
+        rounded=np.zeros((1, d), np.float32),
+        offset=shift_for(rows.dtype, frame),
+        scale=frame.scale,
+        longest=0.0,
     )
     room: Any = make_direct_scratch(k, d) if few else make_scratch(k, d, 1)
     n_iter, passes, end, error = patient(

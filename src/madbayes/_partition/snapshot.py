@@ -13,8 +13,6 @@ from madbayes._partition.bounds import Tally
 from madbayes._partition.partition import Partition
 from madbayes._rows.frame import Frame
 
-SAMPLED = 256  # rows that are looked at to know data again
-
 
 def take(partition: Partition) -> dict[str, Any]:
     """All that a partition knows, besides its rows; no copies, so write it down at once."""
@@ -48,7 +46,7 @@ def put(partition: Partition, state: dict[str, Any]) -> None:
 
 def fingerprint(rows: Any, frame: Frame) -> str:
     """Tells data from other data of the same shape: the mean of all rows, and some of them."""
-    some = np.unique(np.linspace(0, rows.n - 1, min(SAMPLED, rows.n)).astype(np.int64))
+    some = np.unique(np.linspace(0, rows.n - 1, min(256, rows.n)).astype(np.int64))
     sha = hashlib.sha256(np.ascontiguousarray(frame.mean).tobytes())
     sha.update(np.array([frame.total_weight, frame.scale]).tobytes())
     sha.update(rows.take(some).tobytes())

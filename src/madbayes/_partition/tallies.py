@@ -13,8 +13,6 @@ from madbayes._rows.executor import MAX_SEGMENTS
 from madbayes._rows.row_kernels import SMALL_ARRAY, add_sums
 from madbayes._rows.threads import together
 
-MERGED_AT_ONCE = 8192  # sums that one thread adds up: they stay in its cache
-
 Sums = tuple[np.ndarray, np.ndarray]  # sums, and what rounding left out of them
 
 
@@ -77,6 +75,6 @@ def add_in_order(parts: list[Sums]) -> Sums:
         for more, more_low in parts[1:]:
             add_sums(high[clusters], low[clusters], more[clusters], more_low[clusters], many)
 
-    step = max(1, MERGED_AT_ONCE // max(1, high.shape[1]))
+    step = max(1, 8192 // max(1, high.shape[1]))  # sums that stay in the cache of a thread
     together(add, [slice(c, c + step) for c in range(0, len(high), step)])
     return high, low

@@ -36,6 +36,7 @@ from typing import Any
 
 import numpy as np
 
+from madbayes._partition.moves import TOL
 from madbayes._rows.progress import Stage
 from madbayes._rows.threads import together
 from madbayes._search.division import Division, same_division
@@ -45,7 +46,6 @@ from madbayes._search.space import Crossing, Descent, Halving, Space
 
 SAMPLE_ROWS = 20_000  # rows of the sample that steps 1 to 4 work on
 SAMPLE_ROWS_PER_CLUSTER = 50  # the sample has at least this many rows for each cluster
-TOL = 1e-10  # a gain below this share of the objective counts as rounding
 SPLITS = 3  # pairs of rows from which the split of one cluster starts
 ENDS = 4  # lowest divisions that are kept from round to round
 

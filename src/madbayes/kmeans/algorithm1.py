@@ -25,7 +25,6 @@ from madbayes.kmeans.search_rows import Clustering
 
 FIRST_STRETCH = 1024  # rows before the first look at who opens a cluster
 FAR_ROWS = 8192  # rows under the serial rule at a time
-GAPS = 2**22  # distances between old and new centres that are kept at a time
 
 
 def assign_or_open(
@@ -39,7 +38,8 @@ def assign_or_open(
         last = min(n, first + stretch)
         changed |= partition.assign(centers, penalty, rows=(first, last)) > 0
         room = max_clusters - centers.shape[0]
-        at_once = min(FAR_ROWS, max(256, GAPS // centers.shape[0])) if room > 0 else 0
+        # at most 2²² distances between old and new centres are kept at a time
+        at_once = min(FAR_ROWS, max(256, 2**22 // centers.shape[0])) if room > 0 else 0
         far = partition.far_rows(first, last, at_once + 1)
         n_opened = 0
         if len(far.at) and room > 0:

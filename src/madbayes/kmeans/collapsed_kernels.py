@@ -11,7 +11,6 @@ from madbayes._partition.moves import HEAVY, TOL, copy_row, rest_of_cluster
 from madbayes._rows.distance import sqdist
 
 RECENT = 8  # openings that a row can catch up with; after more it looks at all centres again
-ROUNDING = 1e-12
 
 
 @kernel
@@ -60,7 +59,7 @@ def pass_over_rows(
                 if c != p and N[c] > 0:
                     low[i] = min(low[i], np.sqrt(sqdist(X, i, C, c)) + travelled)
             seen[i] = n_births
-            reach = low[i] * (1 - ROUNDING) - travelled - farthest
+            reach = low[i] * (1 - 1e-12) - travelled - farthest
             if reach > 0 and wi * lightest / (wi + lightest) * reach * reach >= stay:
                 continue
 

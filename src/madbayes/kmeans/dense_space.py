@@ -34,12 +34,9 @@ from madbayes.kmeans.pruning import indivisible, rows_to_watch
 from madbayes.kmeans.trial import FIRST, PASSES, approach
 
 TINY = 100  # rows: up to this many, a trial makes exact moves only, which cost hardly anything
-# The cost of the exact moves of a trial, in passes (estimated): after Lloyd's passes, and alone.
-SWEEPS, ALONE = 10, 30
 SEEDS = 64  # small clusters of a start; four times as many above MANY rows
 MANY = 20_000  # rows
 SMALL = 1024  # rows: up to this many, a start may merge single rows instead of small clusters
-MOST_SEEDS = 16_384  # if a start needs more small clusters, it merges single rows in boxes instead
 BOX = 4096  # rows of a box, at most
 
 
@@ -106,12 +103,12 @@ class DenseSpace:
     ) -> tuple[np.ndarray, float, float]:
         """Lloyd's passes, then exact moves if they may lower the objective below `limit`."""
         rule = self.price.penalty, self.price.cap, self.unit
-        passes, sweeps = 0.0, ALONE
+        passes, sweeps = 0.0, 30  # the cost of exact moves alone, in passes (estimated)
         if self.n > TINY and self.rows.plain(len(centers)):
             near = approach(self.rows.columns, self.w, centers, self.price, limit, known)
             if not near.hopeful:
                 return near.labels, near.objective, near.passes
-            centers, limit, passes, sweeps = near.centers, near.limit, near.passes, SWEEPS
+            centers, limit, passes, sweeps = near.centers, near.limit, near.passes, 10
         labels, _, J = patient(moves.relax, self.X, self.w, centers, *rule, limit)
         return labels, J, passes + sweeps * len(centers)
 
@@ -127,7 +124,7 @@ class DenseSpace:
         m = max(m, SEEDS if self.n <= MANY else 4 * SEEDS)
         m = self.n if 4 * m > self.n and self.n <= SMALL else m
         k = self.n
-        while m < self.n and m <= MOST_SEEDS:
+        while m < self.n and m <= 16_384:  # more small clusters take longer than boxes of rows
             centers, seeds = self._merge_seeds(m, penalty, cap, rng)
             k = len(centers)
             if 3 * k <= m or k == cap or seeds < m:  # the small clusters were small enough

@@ -36,8 +36,6 @@ from madbayes.kmeans.solve import (
     with_rows_aside,
 )
 
-FEW_VALUES = 2**11  # rows × columns up to which one thread is quicker than several
-
 
 def search_falling(
     inputs: FitInput, path: Staircase | None, discount: float
@@ -239,7 +237,7 @@ class DPMeans(DivergenceMixin, CentersMixin):
         rows = bring_here(given) if self.algorithm == "search" else given
         path = None
         everything, far = rows, np.zeros(0, np.int64)
-        with workers(self.n_jobs, enough=rows.n * rows.d > FEW_VALUES):
+        with workers(self.n_jobs, enough=rows.n * rows.d > 2**11):
             if options.penalty == "auto" and self.algorithm == "search":
                 rows, far = leave_out_far(rows)
             frame = measure_to_fit(rows)

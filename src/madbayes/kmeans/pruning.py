@@ -8,10 +8,6 @@ from madbayes._partition import moves
 from madbayes._partition.lloyd_kernels import pairs_of
 from madbayes._search.division import Division
 
-MOST_COLUMNS = 128  # up to this many columns, a scatter matrix costs less than trying the splits
-SURE = 1e-6  # relative error of the eigenvalues of a scatter matrix by rounding: less than this
-ROUNDING = 1e-9  # relative error of a squared distance by rounding: less than this
-FEW_ROWS = 2**12  # up to this many rows, all distances to the centres are computed
 ROWS_AT_ONCE = 1024  # rows whose products are added up in float32
 
 
@@ -25,7 +21,7 @@ def indivisible(
     largest eigenvalue is below the penalty.
     """
     n, d = len(rows), X.shape[1]
-    if not penalty > 0 or d > min(n, MOST_COLUMNS):
+    if not penalty > 0 or d > min(n, 128):  # a larger matrix costs more than trying the splits
         return False
     if X.dtype == np.float32 and n > ROWS_AT_ONCE:
         scatter, wrong = rough_scatter(X, w, rows, center)
@@ -34,7 +30,7 @@ def indivisible(
     X, w = X[rows], w[rows]
     X = X - np.average(X, axis=0, weights=w)
     scatter = (w[:, None] * X).T @ X
-    return bool(np.linalg.eigvalsh(scatter)[-1] < penalty * (1 - SURE))
+    return bool(np.linalg.eigvalsh(scatter)[-1] < penalty * (1 - 1e-6))  # room for rounding
 
 
 def rough_scatter(
@@ -71,11 +67,11 @@ def rows_to_watch(space: Any, now: Division, N: np.ndarray) -> np.ndarray:
     cluster.
     """
     w, price, room = space.w, space.price, now.k < space.price.cap
-    if space.n <= FEW_ROWS and space.rows.plain(now.k):
+    if space.n <= 2**12 and space.rows.plain(now.k):
         D, rows = pairs_of(space.rows.columns, now.centers), np.arange(space.n)
-        own = D[rows, now.labels] * (1 + ROUNDING)
+        own = D[rows, now.labels] * (1 + 1e-9)  # room for rounding
         D[rows, now.labels] = np.inf
-        other = D.min(axis=1) * (1 - ROUNDING)
+        other = D.min(axis=1) * (1 - 1e-9)
     else:
         ratio, most = 0.0, np.inf
         least, heaviest = float(now.weights.min()), float(w.max())

@@ -42,7 +42,6 @@ from madbayes.kmeans.search_rows import DENSE_VALUES, Clustering, SearchTable, S
 CORE_VALUES, CORE_ROWS = 2**22, (2**14, 2**17)
 WIDE = 2  # a CSR matrix with more columns than this per row is searched in fewer coordinates
 PER_CLUSTER = 64  # rows of a coreset per cluster; with fewer, a larger coreset is drawn
-MUCH = 0.1  # relative error of a coreset above which the fit warns
 GAIN = 1e-4  # passes over all rows end when a pass gains less than this share of the objective
 PASSES = 30  # passes over all rows, at most
 PATH_ROWS = 2**16  # rows of a large Dask table from which the number of clusters is chosen
@@ -167,7 +166,7 @@ def keep_core(model: Any, core: Core | None, n: int) -> tuple[str, ...]:
     if core is None:
         return ()
     model.coreset_size_, model.coreset_error_ = core
-    if abs(core.error) > MUCH:
+    if abs(core.error) > 0.1:
         warnings.warn(
             f"the search saw a coreset of {core.size:,} of {n:,} rows, on which the squared error "
             f"is {core.error:+.0%} off: the clusters are so small that hardly any of their rows "

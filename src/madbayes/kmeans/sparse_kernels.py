@@ -8,9 +8,7 @@ cost as much as the row has values.
 import numpy as np
 
 from madbayes._jit import inner, kernel
-
-TOL = 1e-10
-SWEEPS = 100
+from madbayes._partition.moves import SWEEPS, TOL
 
 
 @inner

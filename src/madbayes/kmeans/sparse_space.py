@@ -19,15 +19,13 @@ import numpy as np
 import scipy.sparse as sp
 
 from madbayes._partition.lloyd import LloydRows, lloyd, nearest
+from madbayes._partition.moves import TOL
 from madbayes._partition.ward import merge_sums_below, ward_tree_of_sums
 from madbayes._rows.threads import patient
 from madbayes._search.division import Division, without_gaps
 from madbayes._search.price import Price
 from madbayes._search.space import Step
-from madbayes.kmeans.sparse_kernels import TOL, move_csr_rows
-
-FIRST_SEEDS = 128
-MOST_SEEDS = 1024
+from madbayes.kmeans.sparse_kernels import move_csr_rows
 
 
 @dataclass(frozen=True)
@@ -144,11 +142,11 @@ class SparseSpace:
 
     def first_centers(self, rng: np.random.RandomState) -> Iterator[np.ndarray]:
         """Merges of many small clusters, until a merge costs more than the penalty."""
-        m = FIRST_SEEDS
+        m = 128
         while True:
             merged, seeds = self._merge_seeds(m, rng)
             fine = 3 * merged.k <= m or merged.k == self.price.cap or seeds < m
-            if fine or 2 * m > MOST_SEEDS:
+            if fine or m > 512:
                 yield merged.centers
                 return
             m *= 2

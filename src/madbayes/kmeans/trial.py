@@ -28,7 +28,6 @@ FIRST, PASSES = 3, 300  # Lloyd's passes: before small clusters are merged; in a
 GAINS = 1e-3, 1e-5  # shares of the error: passes that gain less end the first and the second part
 HOPE = 30.0  # passes end when this many more, with the gain of the last one, would miss the limit
 REACH = 0.2  # exact moves lower the error by up to about the share REACH / rows per cluster
-QUICK = 0.25  # the cost of one of Lloyd's passes, as a share of a pass of exact moves
 
 
 class Near(NamedTuple):
@@ -71,7 +70,8 @@ def approach(
         if back:
             break
     far = error + cost > limit * (1 + REACH * len(centers) / len(w))
-    return Near(labels, centers, error + cost, limit, QUICK * count, not (far or back))
+    passes = 0.25 * count  # one of Lloyd's passes costs a quarter of a pass of exact moves
+    return Near(labels, centers, error + cost, limit, passes, not (far or back))
 
 
 def merge_early(
