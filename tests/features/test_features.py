@@ -414,7 +414,7 @@ def test_noise_is_not_searched_for_ever(shape, K, effort):
         dearest = max(dearest, state.work - before)
         return ended
 
-    search.exchange(state, rng, 0.0, K, patience, lambda J: None, np.inf, descend)
+    search.exchange(state, rng, 0.0, K, patience, lambda J: None, descend)
     assert state.K == K
     # The try that was under way may end: its births and, here, its polish.
     births = 24 * (K + search.SEEDS) * state.n * state.d

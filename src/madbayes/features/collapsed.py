@@ -28,7 +28,7 @@ from madbayes.features.allocation import Allocation
 from madbayes.features.base import PenalizedFeatures
 from madbayes.features.collapsed_pass import collapsed_pass
 from madbayes.features.kfeatures import greedy
-from madbayes.features.search import LONG_HOPE, default_patience, exchange, few, search_start
+from madbayes.features.search import default_patience, exchange, few, search_start
 from madbayes.features.solve import Features, Method
 
 
@@ -65,7 +65,7 @@ def collapsed_bp_means(
             on_step(J)
         if not changed or J >= before:
             return True  # 2.
-        if J - LONG_HOPE * (before - J) > target:
+        if J - 30 * (before - J) > target:  # thirty more passes like this one would not do
             break
         before = J
     return False
@@ -163,7 +163,7 @@ class CollapsedBPMeans(PenalizedFeatures):
             on_step: Callable[[float], None],
         ) -> bool:
             ended = descend(state, penalty, cap, on_step=on_step)
-            return exchange(state, rng, penalty, cap, patience, on_step, np.inf, descend) and ended
+            return exchange(state, rng, penalty, cap, patience, on_step, descend) and ended
 
         def start(
             state: Allocation, rng: np.random.RandomState, penalty: float, cap: int, given: bool

@@ -27,8 +27,8 @@ from madbayes.features.allocation import Allocation
 from madbayes.features.base import FeaturesMixin
 from madbayes.features.search import (
     FEW_NODES,
+    SMALL,
     default_patience,
-    least_gain,
     search,
     search_start,
     settle,
@@ -81,17 +81,17 @@ def update_features(state: Allocation) -> None:
 
 
 def k_features(
-    state: Allocation, *, assignment: str, max_iter: int, least: float = 0.0
+    state: Allocation, *, assignment: str, max_iter: int, bounds: Bounds | None = None
 ) -> tuple[list[float], int, bool]:
     """Steps 1 to 3 from the present Z and A; the objective after each pass, passes, converged.
 
-    A pass that gains no more than the part `least` of the objective is the last; rows that bounds
-    prove to stay as they are are then passed by.
+    With `bounds`, rows that provably keep their z are skipped, and a pass that gains less than
+    1e-5 of the objective is the last: a search follows.
     """
     history: list[float] = []
-    bounds = Bounds()
+    least = 0.0 if bounds is None else 1e-5
     for n_iter in range(1, max_iter + 1):
-        changed = state.assign_some(bounds) if least else assign(state, assignment)  # 1.
+        changed = assign(state, assignment) if bounds is None else state.assign_some(bounds)  # 1.
         if not changed and n_iter > 1:
             return history, n_iter, True  # 3.
         update_features(state)  # 2.
@@ -221,11 +221,12 @@ class KFeatures(FeaturesMixin):
                 greedy(state, rng, penalty, cap)
             else:
                 state.put_features(given)
-            least = 0.0
+            large = patience > 0 and state.n * state.d > SMALL
+            bounds = Bounds() if large else None
             if patience:
-                state.most_nodes, least = FEW_NODES, least_gain(state)
+                state.most_nodes = FEW_NODES
             history, n_iter, converged = k_features(
-                state, assignment=assignment, max_iter=max_iter, least=least
+                state, assignment=assignment, max_iter=max_iter, bounds=bounds
             )
             if patience:
                 converged = search(state, rng, penalty, cap, patience, history.append)

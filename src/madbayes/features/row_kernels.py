@@ -240,15 +240,15 @@ def best_by_tree(want, g, L, most, y, rest, delta, cost, tried):
 
 
 @kernel
-def allocate(X, weight, Z, A, G, L, square, most, how, reach, moved, error, S, T):
+def allocate(X, weight, Z, A, G, L, square, ease, most, how, reach, moved, error, S, T):
     """Choose each row's z, A fixed, or only measure. Returns (changed, squared error, nodes).
 
     `error` becomes ‖x - zA‖² of each row; ZᵀWZ is added to `S` and ZᵀW(X - ZA) to `T`. G = AAᵀ,
-    L is its `triangle` and `square` its `squares_of_sums`.
+    L is its `triangle`, `square` its `squares_of_sums`, and ease·diag(G) <= G as matrices.
 
-    An exact choice begins with single flips. No other z is better if for every flip k that is left
-    the error falls by no part 2|g_k|, because then 2δg <= 0 <= δGδᵀ for every change δ. Otherwise
-    all combinations are compared, or a tree of at most `most` nodes is searched.
+    An exact choice begins with single flips. No other z is better if 2|g_k| <= ease·G_kk for all
+    flips k that are left, because then 2δg <= δGδᵀ for every change δ; most rows end here. For the
+    others all combinations are compared, or a tree of at most `most` nodes is searched.
 
     `reach` (may be empty) has two bounds for each row: an upper bound on the distance from its own
     sum of features, less `moved`; and a lower bound on the distance from any other sum, plus
@@ -285,7 +285,7 @@ def allocate(X, weight, Z, A, G, L, square, most, how, reach, moved, error, S, T
                 pass
             gap, tol = np.inf, slack(x, ee)  # gap: to the error of the second best z
             for k in range(K):
-                gap = min(gap, 2.0 * (g[k] if want[k] else -g[k]))
+                gap = min(gap, ease * G[k, k] - 2.0 * (-g[k] if want[k] else g[k]))
             if gap < 0.0 and len(square):
                 gap = best_of_all(want, g, G, square, tol, y, left, low, right)
             if gap < 0.0:

@@ -4,15 +4,14 @@ J = squared error + penalty × K, with at most `cap` features. With penalty 0 th
 
 1. Birth: a feature grown from residuals, as long as one lowers J.
 2. Try a swap, a birth or a death at random, polish, and keep the result if J is lower. The tries
-   end after `patience` failures, or when they have used up their budget (`budget`),
-   because on noise there is always a little to gain. Costs are counted, not timed.
+   end after `patience` failures, or when they have used up their budget (`budget`), because on
+   noise there is always a little to gain. Costs are counted, not timed.
 3. Polish: choose each row's z exactly, compute A by least squares, drop features that do not pay,
    until nothing changes. Then change rows one by one, while A refits at once; both again, until
    nothing changes.
 """
 
 from collections.abc import Callable
-from functools import partial
 
 import numpy as np
 
@@ -22,25 +21,13 @@ from madbayes.features.collapsed_pass import collapsed_pass
 from madbayes.features.segment import Bounds
 from madbayes.features.solve import Features, Start, finish
 
-TINY = 32  # rows: up to here any allocation is worth a try
-SMALL = 2**14  # values in X: up to here a polish is always worth finishing
-MOST_PATIENCE = 60  # tries in vain, by default
+TINY = 32  # rows: up to here any allocation is worth a try, which reaches the optimum more often
+SMALL = 2**14  # values in X: in smaller tables a try costs so little that nothing is cut short
+MOST_PATIENCE = 60  # tries in vain that end a search at effort 1, at most
 NO_SEARCH = 0.01  # effort below which features are not exchanged: the algorithm as printed
-TRIES = 30  # that are paid for at least
-VISITS = 2**14  # of rows, for each try in vain that is allowed: what a search may cost …
-PASSES = 20  # … or so many passes over all rows …
-PRODUCTS = 2**31  # … but no more than so many products, more only with more effort
-LEAST_GAIN = 1e-5  # part of J that a round of a polish gains at least
+PRODUCTS = 2**31  # what the tries may cost, about 2 s; more only with more effort
 FEW_NODES = 512  # of the search tree of a row (beyond 12 features) until the last polish
-ALL_NODES = 2**24  # of the search trees of all rows together in the last polish
 SEEDS = 6  # rows that a birth is grown from
-ROUNDS = 200  # at most, in the polish of a try
-LAST_ROUNDS = 2000  # and in the last one
-HOPE = 10  # a polish goes on if this many steps like the last one would reach the target …
-LONG_HOPE = 30  # … or this many, in small data
-RECOMBINED = 0.2  # of the tries of a search: two features recombined
-TWICE = 0.3  # of the tries: two exchanges at once
-
 
 Descent = Callable[[Allocation, float, int, float], bool]  # state, penalty, cap, target
 
@@ -54,7 +41,7 @@ def few(shape: tuple[int, int]) -> int:
 
 
 def default_patience(shape: tuple[int, int], effort: float) -> int:
-    """Tries in vain before the search ends: fewer where each takes long, none with hardly any."""
+    """Tries in vain before the search ends: fewer where each takes long, none with no effort."""
     if effort < NO_SEARCH:
         return 0
     most = MOST_PATIENCE if shape[0] > TINY else 150
@@ -62,29 +49,27 @@ def default_patience(shape: tuple[int, int], effort: float) -> int:
 
 
 def harder(state: Allocation) -> float:
-    """How many more tries so many features need: about as many as there are pairs of them."""
+    """The factor by which K features need more tries: it grows like the number of their pairs."""
     K = min(state.K, state.d)
     pairs = max(1.0, (1 + K) * (2 + K) / 24)
     return pairs if state.n > TINY else min(2.0, pairs)
 
 
 def budget(state: Allocation, patience: float) -> float:
-    """2. What the tries may cost together."""
-    passes = max(patience * harder(state), TRIES) * max(VISITS / state.n, PASSES)
+    """2. What the tries may cost together: 20 passes over the rows (or 2^14 rows, if that is more)
+    for each try in vain that is allowed, and at least 30 such tries."""
+    passes = max(patience * harder(state), 30) * max(2**14 / state.n, 20)
     return min(passes * state.one_pass(), max(1, patience / MOST_PATIENCE) * PRODUCTS)
 
 
-def least_gain(state: Allocation) -> float:
-    """The part of J that a round of a polish, but the last, should gain at least."""
-    return LEAST_GAIN if state.n * state.d > SMALL else 0.0
-
-
-def last_nodes(state: Allocation) -> int:
-    """Nodes of the search tree of each row in the last polish: fewer where rows are many."""
-    return int(np.clip(ALL_NODES / state.n, FEW_NODES, Allocation.most_nodes))
-
-
 # The steps
+
+
+def hopeless(state: Allocation, before: float, now: float, target: float) -> bool:
+    """Whether J, which fell from `before` to `now`, will probably stay above `target`: even 10 more
+    steps like the last one (30 in small tables) would not reach it."""
+    steps = 10 if state.n * state.d > SMALL else 30
+    return now - steps * (before - now) > target
 
 
 def alternate(
@@ -92,19 +77,18 @@ def alternate(
     penalty: float,
     target: float = np.inf,
     least: float = 0.0,
-    rounds: int = ROUNDS,
+    rounds: int = 200,
     bounds: Bounds | None = None,
 ) -> tuple[int, int]:
     """Choose z exactly, compute A by least squares, drop features that do not pay; repeat.
 
-    Ends when nothing changes, when the last steps show that J will not fall below `target`, or when
-    a step gains no more than the share `least` of J. With `bounds` the errors of rows that do not
-    change are not updated. Returns the number of changes, and of rounds that are left.
+    Ends when nothing changes, when there is no hope for a J below `target`, or when a round gains
+    no more than the share `least` of J. With `bounds` the errors of rows that do not change are not
+    updated. Returns the number of changes, and of rounds that are left.
     """
     total, before, own = 0, np.inf, bounds or Bounds()
     large = state.n * state.d > SMALL
-    hope = HOPE if large else LONG_HOPE
-    for step in range(rounds):
+    while rounds > 0:
         rounds -= 1
         K = state.K
         changed = state.assign_some(own) if large else state.assign("exact")
@@ -114,7 +98,7 @@ def alternate(
         now = state.objective(penalty)
         if not changed or now >= before or before - now < least * now:
             break
-        if step > 0 and now - hope * (before - now) > target:
+        if before < np.inf and hopeless(state, before, now, target):
             break
         before = now
     if bounds is None:
@@ -127,20 +111,21 @@ def polish(
     penalty: float,
     cap: int,
     target: float = np.inf,
-    least: float = 0.0,
-    rounds: int = ROUNDS,
+    least: float | None = None,
+    rounds: int = 200,
 ) -> bool:
     """3. Polish until no row and no feature can change; return whether this state was reached.
 
     The polish ends early if J stays well above `target`, or if a round gains no more than the share
-    `least` of J.
+    `least` of J (by default 1e-5 in large tables, where the last polish does the rest).
     """
-    hope, margin = (HOPE, 0.01) if state.n * state.d > SMALL else (LONG_HOPE, 0.1)
+    large = state.n * state.d > SMALL
+    least = 1e-5 * large if least is None else least
     bounds = Bounds()
     while rounds > 0:
         before = state.objective(penalty)
         changed, rounds = alternate(state, penalty, target, least, rounds, bounds)
-        if state.objective(penalty) > target + margin * abs(target):
+        if state.objective(penalty) > target + (0.01 if large else 0.1) * abs(target):
             state.catch_up(bounds)
             return False
         K, Z = state.K, state.Z.copy()
@@ -148,11 +133,9 @@ def polish(
         if state.K == K:
             bounds.forget((state.Z != Z).any(axis=1))
         now = state.objective(penalty)
-        if not flips and state.K == K:
+        if (not flips and state.K == K) or (now >= before and not changed):
             return True
-        if now >= before and not changed:
-            return True
-        if now - hope * (before - now) > target or before - now < least * now:
+        if hopeless(state, before, now, target) or before - now < least * now:
             return False
     return False
 
@@ -171,14 +154,9 @@ def give_birth(state: Allocation, rng: np.random.RandomState, seeds: int = SEEDS
 
 
 def grow(
-    state: Allocation,
-    rng: np.random.RandomState,
-    penalty: float,
-    cap: int,
-    tries: int,
-    goal: float = np.inf,
+    state: Allocation, rng: np.random.RandomState, penalty: float, cap: int, tries: int
 ) -> None:
-    """1. Births while they pay."""
+    """1. Births while they lower J, until `tries` births in a row did not."""
     failures = 0
     stage = Stage("finding features")
     while state.K < cap and failures < tries:
@@ -186,12 +164,10 @@ def grow(
         before, saved = state.objective(penalty), state.save()
         if not give_birth(state, rng):
             break
-        last = state.K >= cap
-        target = min(before, goal) if last else before
         if state.n * state.d <= SMALL:
-            polish(state, penalty, cap, target)
+            polish(state, penalty, cap, before)
         else:  # the polish at the end is soon enough
-            alternate(state, penalty, target, least=1e-4)
+            alternate(state, penalty, before, least=1e-4)
         if state.objective(penalty) < before - 1e-10 * before:
             failures = 0
         else:
@@ -210,18 +186,19 @@ def search(
 ) -> bool:
     """Steps 1 to 3 from the present state; return whether the last polish was completed.
 
-    `goal`: the caller needs only a J below it, so less work is spent where J will stay above.
+    `goal`: the caller needs only a J below it, so less work is spent where J stays above.
     """
     on_step = on_step or (lambda J: None)
     on_step(state.objective(penalty))
-    state.most_nodes, least = FEW_NODES, least_gain(state)
-    alternate(state, penalty, least=least)
-    grow(state, rng, penalty, cap, 3, goal)
-    polish(state, penalty, cap, goal, least)
+    state.most_nodes = FEW_NODES
+    alternate(state, penalty, least=1e-5 * (state.n * state.d > SMALL))
+    grow(state, rng, penalty, cap, 3)
+    polish(state, penalty, cap, goal)
     on_step(state.objective(penalty))
-    exchange(state, rng, penalty, cap, patience, on_step, goal, partial(polish, least=least))
-    state.most_nodes = last_nodes(state)
-    converged = polish(state, penalty, cap, min(goal, state.beat), rounds=LAST_ROUNDS)
+    exchange(state, rng, penalty, cap, patience, on_step, goal=goal)
+    # The trees of all rows together have at most 2^24 nodes in the last polish.
+    state.most_nodes = int(np.clip(2**24 / state.n, FEW_NODES, Allocation.most_nodes))
+    converged = polish(state, penalty, cap, min(goal, state.beat), 0.0, 2000)
     on_step(state.objective(penalty))
     return converged
 
@@ -233,35 +210,27 @@ def exchange(
     cap: int,
     patience: int,
     on_step: Callable[[float], None],
-    goal: float,
-    descend: Descent,
+    descend: Descent = polish,
+    goal: float = np.inf,
 ) -> bool:
     """2. Tries until `patience` of them failed (more for many features) or the budget is used up.
 
     Returns whether `descend` was completed in the last try that was kept.
     """
     converged = True
-    if cap < 1:
-        return converged
     failures, begun, most = 0, state.work, state.K
     stage = Stage("exchanging features", patience)
-    while failures < patience * harder(state):
-        if state.work - begun > budget(state, patience):
+    while cap > 0 and failures < patience * harder(state):
+        before, saved = state.objective(penalty), state.save()
+        if before <= 0 or state.work - begun > budget(state, patience):
             break
         stage.at(failures)
-        before, saved = state.objective(penalty), state.save()
-        if before <= 0:
-            break
         disturb(state, rng, penalty, cap)
-        if state.K > 2 and rng.random_sample() < TWICE:
-            state.assign("exact")
-            state.refit()
-            disturb(state, rng, penalty, cap)
         ended = descend(state, penalty, cap, min(before, goal))
         if state.objective(penalty) < before - 1e-10 * before:
             failures, converged = 0, ended
             on_step(state.objective(penalty))
-            if state.K > most:  # with one more feature it begins anew
+            if state.K > most:  # one more feature has a budget of its own
                 begun, most = state.work, state.K
         else:
             state.restore(saved)
@@ -270,20 +239,23 @@ def exchange(
 
 
 def disturb(state: Allocation, rng: np.random.RandomState, penalty: float, cap: int) -> None:
-    """2. One feature exchanged for a birth, dropped or born; or a sum or difference of two; of few
-    rows also at random."""
-    move, full = rng.random_sample(), state.K >= cap
+    """2. Drop a feature, give birth to one, or both; or replace one by its sum with another, or by
+    the difference. In tiny tables also give a feature to rows at random.
+
+    A feature that costs little to drop is drawn more often.
+    """
+    move = rng.random_sample()
     if state.K and state.n <= TINY and rng.random_sample() < 2 / (1 + state.K):
         state.Z[:, rng.randint(state.K)] = rng.randint(2, size=state.n)
         state.measure()
         state.refit()
         return
-    if state.K > 1 and rng.random_sample() < RECOMBINED:
+    if state.K > 1 and rng.random_sample() < 0.2:
         i, j = rng.permutation(state.K)[:2]
         state.A[i] += state.A[j] * (1.0 if move < 0.5 else -1.0)
-        return  # what rows make of it the polish tells
-    seeds = SEEDS if rng.random_sample() < 0.5 else 1  # the best birth, or any
-    if state.K and (move < 0.7 or full):
+        return  # the polish shows which rows take the new feature
+    seeds = SEEDS if rng.random_sample() < 0.5 else 1  # the best of several births, or any
+    if state.K and (move < 0.7 or state.K >= cap):
         costs = state.death_costs()
         ease = 1.0 / (costs + 1e-3 * costs.max() + 1e-300)
         pick = 0.5 * ease / ease.sum() + 0.5 / state.K
@@ -314,7 +286,7 @@ def settle(
     if state.K < cap:
         grow(state, rng, penalty, cap, 1)
     on_step(state.objective(penalty))
-    converged = polish(state, penalty, cap, rounds=LAST_ROUNDS)
+    converged = polish(state, penalty, cap, least=0.0, rounds=2000)
     on_step(state.objective(penalty))
     return converged
 

@@ -80,6 +80,14 @@ def longest_sum(D: np.ndarray) -> float:
     return float(np.sqrt((sums**2).sum(axis=1).max()))
 
 
+def diagonal_part(G: np.ndarray) -> float:
+    """The largest c, rounding aside, with c·diag(G) <= G as matrices."""
+    root = np.sqrt(np.diag(G))
+    if not root.min() > 0:
+        return 0.0
+    return max(0.0, float(np.linalg.eigvalsh(G / np.outer(root, root))[0]) - 1e-9)
+
+
 def pieces(rows: Rows, cut: Cut) -> Iterable[tuple[int, int, np.ndarray]]:
     """Rows in float64, few enough at a time to stay in the cache."""
     if not rows.kept:
@@ -116,9 +124,11 @@ def one_pass(
     ZᵀWZ, ZᵀW(X - ZA), and the cost beyond that of a pass that only measures, in products.
     """
     (K, d), first, G = A.shape, share.first, A @ A.T
-    L, square = G, np.empty((0, 0))
+    L, square, ease = G, np.empty((0, 0)), 0.0
     if how in (EXACT, SOME) and K:
         L, square = triangle(G), kernels.squares_of_sums(G)
+        if len(state.Z) > 500:  # the trees of fewer rows cost less than the eigenvalues
+            ease = diagonal_part(G)
 
     def segment(cut: Cut) -> Part:
         # A combination counts as 2 products, and a node of a search tree as 16.
@@ -127,8 +137,8 @@ def one_pass(
         for i, j, X in pieces(share.rows, cut):
             here = slice(i - first, j - first)
             flips, error, nodes = kernels.allocate(
-                *(X, share.rows.weight[i:j], state.Z[here], A, G, L, square, most_nodes, how),
-                *(reach[here], moved, state.error[here], S, T),
+                *(X, share.rows.weight[i:j], state.Z[here], A, G, L, square, ease),
+                *(most_nodes, how, reach[here], moved, state.error[here], S, T),
             )
             changed, rss, cost = changed + flips, rss + error, cost + nodes * 16
         return changed, rss, S, T, cost

@@ -44,11 +44,13 @@ class HardHDP(DivergenceMixin, SharedClusters, CentersMixin):
     penalty_local : float, "auto" or "farthest-first", default="auto"
         The cost of one more cluster in a group, in squared-distance units (λ_l of the paper).
     penalty_global : float, "auto" or "farthest-first", default="auto"
-        The cost of one more cluster altogether, in squared-distance units (λ_g). "auto" takes the
-        penalties whose clusters describe the data in the fewest words (`groups.path`), or
-        those that give about as many clusters as the hints say; it takes clusters to be round, and
-        cuts up long ones. "farthest-first" aims at the hints: with "paper" by the heuristic of
-        KJ 6.1, which is on the scale of one row, with "search" like "auto".
+        The cost of one more cluster altogether, in squared-distance units (λ_g). "auto" compares
+        three divisions by the likelihood of rows that did not set their centres (`groups.path`):
+        clusters that groups share, `DPMeans` of all rows together, and `DPMeans` of each group
+        alone with clusters joined where they coincide. `evidence_.reason` says which one was taken.
+        With hints, "auto" takes penalties that give about as many clusters as the hints say.
+        "farthest-first" aims at the hints: with "paper" by the heuristic of KJ 6.1, which is on the
+        scale of one row, with "search" like "auto".
     algorithm : {"search", "paper", "spectral"}, default="search"
         "search" looks for the lowest objective: at the end no move of one row or of one group's
         share of a cluster, to another cluster or to a new one, and no merge of two clusters lowers
@@ -78,8 +80,8 @@ class HardHDP(DivergenceMixin, SharedClusters, CentersMixin):
     labels_ : array of shape (n_rows,)
         The (global) cluster of each row.
     local_labels_ : array of shape (n_rows,)
-        The same, counted within the group of the row: 0 to ``n_local_clusters_[group] - 1``, in the
-        order of the global labels.
+        The cluster of each row, numbered within its group: 0 to ``n_local_clusters_[group] - 1``,
+        in the order of the global labels.
     cluster_centers_ : array of shape (n_clusters_, n_features)
         By "search" from the largest cluster to the smallest.
     n_clusters_ : int
@@ -191,7 +193,7 @@ class HardHDP(DivergenceMixin, SharedClusters, CentersMixin):
         return self
 
     def _fit_dask(self, X: Any, sample_weight: Any, groups: Any) -> Self:
-        """The same for a Dask table: Algorithm 2, groups on the workers."""
+        """Fit a Dask table: Algorithm 2, with whole groups on the workers."""
         options, penalties = self._check(), (self.penalty_local, self.penalty_global)
         if self.algorithm != "paper" or any(isinstance(value, str) for value in penalties):
             raise ValueError(
@@ -221,7 +223,7 @@ class HardHDP(DivergenceMixin, SharedClusters, CentersMixin):
         return self
 
     def _fit_divergent(self, X: Any, sample_weight: Any, groups: Any) -> Self:
-        """The same by a divergence."""
+        """Fit by a divergence (`groups.divergent`), and store which clusters each group uses."""
         n = X.shape[0] if hasattr(X, "shape") else len(X)
         found = check_groups(groups, n)
         group = fit_divergent(self, X, sample_weight, found)
