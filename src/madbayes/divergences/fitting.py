@@ -193,7 +193,7 @@ def number_by_valleys(
     whole = np.flatnonzero(there[:, block[fine]].all(axis=1)) if fine else np.zeros(0, int)
     if len(whole) < max(COMPLETE_ROWS, COMPLETE * rows.n):
         return found
-    X, w = at_one_spread(T[np.ix_(whole, fine)], family[fine]), rows.w[whole]
+    X, w = at_one_spread(T[whole][:, fine], family[fine]), rows.w[whole]
     path = find_path(X, w, options.cap, None)
     choice = path.best()
     if choice.strength not in SURE:
