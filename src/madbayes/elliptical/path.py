@@ -16,11 +16,10 @@ come from ICL but from three questions:
    them best apart (Fisher 1936). They are apart if there are fewer rows half-way than on each side.
 5. *Are they found again?* Each half of the rows is searched alone; its clusters divide all rows.
    The agreement is the mean adjusted Rand index with the division that was found.
-6. *Is one more better?* The density of the clusters and that of the division into one more are
-   compared on held-out rows (`howmany/densities.py`): two classes that overlap have no valley.
+6. *Is each a single one?* Two classes that overlap have no valley (`howmany/doubts.py`).
 
-Strong evidence needs 4. and 5. for every cluster, moderate evidence for every second one. It is
-weak if one more is better. It is weak, too, where clusters have few rows for their parameters: two
+Strong evidence needs 4. and 5. for every cluster, moderate evidence for four of five. It is
+weak if a cluster holds two. It is weak, too, where clusters have few rows for their parameters: two
 groups in many columns then stay one ellipse in the whole and in its halves, because no division
 repays a further covariance.
 """
@@ -50,15 +49,14 @@ from madbayes.elliptical.space import (
     move_rows,
     terms,
 )
-from madbayes.howmany.densities import MIN_ROWS, explain
-from madbayes.howmany.doubts import FINER_GAIN, WEAK_SUPPORT
+from madbayes.howmany.doubts import doubt_single
 from madbayes.howmany.links import WINDOW
 from madbayes.howmany.staircase import Staircase, Strength
 
 LEAST = 12.5  # of few rows in one column, pairs that happen to be close would repay less
 AROUND = 2  # numbers on each side of the best that are looked at
 VALLEY = 3.0  # standard deviations: the line was chosen on the rows that are counted
-ALL, HALF = 1.0, 0.5  # share of clusters that are apart, for strong and for moderate evidence
+MOST = 0.8  # share of clusters that are apart, for moderate evidence; all of them for strong
 AGAIN, PARTLY = 0.8, 0.5  # adjusted Rand index with what the halves find, for the same
 ROWS_PER_PARAMETER = 2.0  # of a cluster; with fewer the number that ICL finds is too small
 HALF_EFFORT = 0.3  # patience of the search in a half, as a share of the whole one's
@@ -117,7 +115,6 @@ def find_number(
     how: dict[str, Any] = {"max_iter": max_iter, "effort": effort}
     found = [find_once(some, hint, rng, **how) for _ in range(n_init)]
     result, divisions = min(found, key=lambda f: some.objective(f[0][0]))
-    one_more = gain_of_one_more(some, result[0], divisions)  # 6.
     if some is not space:
         there, here = space, some
         if hint is not None:
@@ -132,7 +129,7 @@ def find_number(
         price = float(np.clip(price, path.price_low[step], path.price_high[step]))
         history = [value + price * now.k for value in history]
     halves = find_again(some, hint, rng, **how) if now.k > 1 else []  # 5.
-    return (now, history, converged), judge(path, space, now, price, errors, halves, one_more)
+    return (now, history, converged), judge(path, space, now, price, errors, halves)
 
 
 def staircase(space: Space, small: Division, low: int, high: int) -> dict[int, Division]:
@@ -176,15 +173,6 @@ def find_again(
     return found
 
 
-def gain_of_one_more(space: Space, now: Division, divisions: dict[int, Division]) -> float:
-    """6. How much better one more cluster explains held-out rows, in nats per row."""
-    finer = divisions.get(now.k + 1)
-    if now.k == 1 or finer is None or len(space.Y) < MIN_ROWS:
-        return 0.0
-    found = explain(space.Y, {"now": now.labels, "finer": finer.labels})
-    return found["finer"] - found["now"]
-
-
 def judge(
     path: Staircase,
     space: Space,
@@ -192,7 +180,6 @@ def judge(
     price: float,
     errors: dict[int, float],
     halves: list[tuple[Space, Division]],
-    one_more: float,
 ) -> Staircase:
     """4. to 6. The evidence for this division; other numbers are ranked by ICL."""
     scores = {j: -(error + price * j) for j, error in errors.items()}
@@ -206,23 +193,20 @@ def judge(
     enough = float(now.W.mean()) >= ROWS_PER_PARAMETER * parameters(space.Y.shape[1])
     strength: Strength = "weak"
     reason = f"{apart:.0%} of the clusters have a valley towards the next one"
-    support = apart * agreement
-    if one_more > FINER_GAIN:
-        support = min(support, WEAK_SUPPORT)
-        reason += ", but one more cluster explains held-out rows better"
-    elif enough and apart >= HALF and agreement >= PARTLY:
-        strength = "strong" if apart >= ALL and agreement >= AGAIN else "moderate"
-    return path.decide(
+    if enough and apart >= MOST and agreement >= PARTLY:
+        strength = "strong" if apart == 1.0 and agreement >= AGAIN else "moderate"
+    path = path.decide(
         now.k,
         reason,
         scores=scores,
-        support=support,
+        support=apart * agreement,
         price=price,
         strength=strength,
         stability=float(np.mean([d.k == now.k for _, d in halves])),
         agreement=agreement,
         remarks=(() if enough else (FEW_ROWS,)) + (() if apart > 0 else (ONE_CLOUD,)),
     )
+    return replace(path, choice=doubt_single(path.best(), space.Y, now.labels))  # 6.
 
 
 def agree(space: Space, now: Division, half: Space, found: Division) -> float:

@@ -136,8 +136,10 @@ def explain(X: np.ndarray, divisions: dict[str, np.ndarray]) -> dict[str, float]
                 means.append(gaussian_density(rows[used], labels[at][used], others, long=long))
             options.append(float(np.mean(means)))
         if shape == "any":
-            first, kernel = kernel_density(*parts[0][:2])
-            second, _ = kernel_density(*parts[1][:2], [kernel])
-            options.append((first + second) / 2)
+            rows, others, _ = parts[0]
+            _, kernel = kernel_density(rows, others[::4])  # a quarter is enough to choose by
+            options.append(
+                float(np.mean([kernel_density(*part[:2], [kernel])[0] for part in parts]))
+            )
         found[shape] = max(options)
     return found
