@@ -53,13 +53,10 @@ from madbayes.howmany.doubts import doubt_single
 from madbayes.howmany.links import WINDOW
 from madbayes.howmany.staircase import Staircase, Strength
 
-LEAST = 12.5  # of few rows in one column, pairs that happen to be close would repay less
-AROUND = 2  # numbers on each side of the best that are looked at
 VALLEY = 3.0  # standard deviations: the line was chosen on the rows that are counted
 MOST = 0.8  # share of clusters that are apart, for moderate evidence; all of them for strong
 AGAIN, PARTLY = 0.8, 0.5  # adjusted Rand index with what the halves find, for the same
 ROWS_PER_PARAMETER = 2.0  # of a cluster; with fewer the number that ICL finds is too small
-HALF_EFFORT = 0.3  # patience of the search in a half, as a share of the whole one's
 ONE_CLOUD = (
     "No two of these clusters have a valley between them: they may be parts of one cloud that is "
     "not Gaussian. NeighborCut() finds groups of any shape"
@@ -77,7 +74,8 @@ def parameters(d: int) -> float:
 
 def information_price(d: int, total: float) -> float:
     """λ of ICL: parameters of a cluster times log n."""
-    return max(parameters(d) * float(np.log(max(total, 1.0))), LEAST)
+    # Of few rows in one column, pairs that happen to be close would repay less than 12.5.
+    return max(parameters(d) * float(np.log(max(total, 1.0))), 12.5)
 
 
 def bounds(hint: int | None, most: int) -> tuple[int, int]:
@@ -148,7 +146,7 @@ def staircase(space: Space, small: Division, low: int, high: int) -> dict[int, D
         fixed = replace(space, price=None, most=k)
         found[k] = settle(fixed, settle(fixed, start, assign, 8), move_rows, 2)
 
-    wanted = {k for k in range(middle - AROUND, middle + AROUND + 1) if low <= k <= high}
+    wanted = {k for k in range(middle - 2, middle + 3) if low <= k <= high}
     wanted |= {k for k in (1, 2) if low <= k <= high}
     while wanted:
         for k in sorted(wanted):
@@ -168,7 +166,7 @@ def find_again(
         w = space.w[rows]
         price = information_price(space.Y.shape[1], float(w.sum()))
         half = replace(space, Y=space.Y[rows], w=w, price=price, most=min(space.most, len(rows)))
-        result, _ = find_once(half, hint, rng, max_iter=max_iter, effort=HALF_EFFORT * effort)
+        result, _ = find_once(half, hint, rng, max_iter=max_iter, effort=0.3 * effort)
         found.append((half, result[0]))
     return found
 

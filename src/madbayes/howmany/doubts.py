@@ -1,7 +1,7 @@
-"""Two reasons to doubt clusters that are apart: densities of held-out rows (`densities.py`).
+"""Three reasons to doubt clusters that are apart: densities of held-out rows (`densities.py`).
 
 A valley shows that two clusters are apart. It does not show that a cluster is complete, nor that it
-is a single cluster. So two questions are asked of rows that were held out:
+is a single cluster. So three questions are asked of rows that were held out:
 
 1. *Other shapes.* A straight line between two pieces of a ring or a crescent crosses a gap, so the
    tests on held-out rows see a valley. Does a density without clusters explain the rows much better
@@ -10,6 +10,7 @@ is a single cluster. So two questions are asked of rows that were held out:
    species). Do two Gaussians of the same covariance explain the rows of a cluster better than one
    does, and better than a density without clusters? They have only d + 1 parameters more than one
    Gaussian, so few rows are enough to tell.
+3. *A finer division* of the staircase (round clusters only). Does it explain the rows better?
 
 In 2., let the rows x of a cluster have mean 0 and covariance I. Two Gaussians of shares p and q,
 whose means differ by δ, have the common covariance I - pq·δδᵀ. So all that EM needs is
@@ -22,6 +23,7 @@ from typing import Any
 import numpy as np
 from scipy.linalg import solve_triangular
 
+from madbayes._partition.lloyd import nearest
 from madbayes._rows.content import content_order
 from madbayes.howmany.densities import (
     MAX_COLUMNS,
@@ -31,29 +33,38 @@ from madbayes.howmany.densities import (
     kernel_density,
     sketch,
 )
-from madbayes.howmany.staircase import Choice
+from madbayes.howmany.staircase import Choice, Staircase
 
 # Nats per row. Uniform clusters (not Gaussian ones) lose 0.1 to 0.25 against the kernel density;
 # rings, arcs and crescents that are cut into round pieces lose 0.4 to 1.3.
 SHAPE_LOSS = 0.3
 # Nats per row. Two Gaussians gain up to 0.005 on clusters that are single ones, 0.02 to 0.03 on
-# penguins and 0.07 on iris, where two species are one cluster.
+# penguins and 0.07 on iris, where two species are one cluster. A finer division gains the same.
 FINER_GAIN = 0.02
 
 
-def doubt(choice: Choice, X: Any, labels: np.ndarray) -> Choice:
-    """The choice; it becomes weak if 1. or 2. speaks against the clusters of the rows X."""
+def doubt(path: Staircase, X: Any, labels: np.ndarray) -> Choice:
+    """The choice of the path; it becomes weak if 1., 2. or 3. speaks against the clusters of X."""
+    choice = path.best()
     if choice.strength not in ("moderate", "strong") or len(X) < MIN_ROWS:
         return choice
     rows = content_order(X, None, 0)[:MAX_ROWS]
     X, labels = np.asarray(X[rows], np.float64), labels[rows]
-    loss = shape_loss(X, labels) if X.shape[1] <= MAX_COLUMNS else 0.0
+    divisions = {"clusters": labels, **finer_divisions(path, X)}
+    if X.shape[1] <= MAX_COLUMNS:
+        divisions["any"] = np.zeros(len(X), np.int64)
+    found = explain(X, divisions)
+    clusters = found.pop("clusters")
+    loss = found.pop("any", clusters) - clusters
     if loss > SHAPE_LOSS:
         remark = (
             f"The clusters are not round: without clusters, held-out rows are explained better by "
             f"{loss:.1f} nats each. AutoCluster and NeighborCut find clusters of other shapes"
         )
         return replace(weakened(choice), remarks=(*choice.remarks, remark))
+    if max(found.values(), default=clusters) - clusters > FINER_GAIN:
+        reason = f"{choice.reason}, but a finer division explains held-out rows better"
+        return replace(weakened(choice), reason=reason)
     return doubt_single(choice, X, labels)
 
 
@@ -61,10 +72,12 @@ def weakened(choice: Choice) -> Choice:
     return replace(choice, strength="weak", support=min(choice.support, 0.2))
 
 
-def shape_loss(X: np.ndarray, labels: np.ndarray) -> float:
-    """1. How much better a density without clusters explains held-out rows, in nats per row."""
-    found = explain(X, {"clusters": labels, "any": np.zeros(len(X), np.int64)})
-    return found["any"] - found["clusters"]
+def finer_divisions(path: Staircase, X: np.ndarray) -> dict[str, np.ndarray]:
+    """3. Labels of the rows X in divisions of the path with up to twice as many clusters."""
+    k = path.best().number
+    centers = {len(C): C for C in path.centers or () if k < len(C) <= max(2 * k, k + 2)}
+    some = sorted(centers)[:: max(1, len(centers) // 3)]
+    return {f"finer {j}": nearest(X, centers[j]) for j in some}
 
 
 def doubt_single(choice: Choice, X: np.ndarray, labels: np.ndarray) -> Choice:
@@ -85,8 +98,8 @@ def gain_of_pairs(X: np.ndarray, labels: np.ndarray) -> float:
         if sizes[c] < 5 * (Z.shape[1] + 1):
             break
         rows = Z[labels == c]
-        fold = np.arange(len(rows)) % 4
-        parts = [(rows[fold != f], rows[fold == f]) for f in range(4)]
+        fold = np.arange(len(rows)) % 8
+        parts = [(rows[fold != f], rows[fold == f]) for f in range(8)]
         gain, one = np.mean([gain_of_two(*part) for part in parts], axis=0)
         if gain * len(rows) > FINER_GAIN / 8 * len(Z):  # less would not matter
             kernel = kernel_density(*parts[0])[1]
