@@ -33,6 +33,7 @@ from madbayes.elliptical.space import (
     terms,
 )
 
+SAMPLE = 5000  # rows that are searched; the others take part in the last descent
 Step = Callable[[Space, Division], Division]
 Result = tuple[Division, list[float], bool]  # the division, J after each pass, converged or not
 
@@ -167,12 +168,12 @@ def cells(
     return space.division(labels)
 
 
-def sample(space: Space, rng: np.random.RandomState, most: int = 5000) -> Space:
-    """At most `most` rows, their weights scaled up to those of all."""
+def sample(space: Space, rng: np.random.RandomState) -> Space:
+    """At most SAMPLE rows, their weights scaled up to those of all."""
     n = len(space.Y)
-    if n <= most:
+    if n <= SAMPLE:
         return space
-    rows = np.sort(rng.choice(n, most, replace=False))
+    rows = np.sort(rng.choice(n, SAMPLE, replace=False))
     w = space.w[rows]
     return replace(space, Y=space.Y[rows], w=w * (space.w.sum() / w.sum()))
 

@@ -82,7 +82,7 @@ def finer_divisions(path: Staircase, X: np.ndarray) -> dict[str, np.ndarray]:
 
 def doubt_single(choice: Choice, X: np.ndarray, labels: np.ndarray) -> Choice:
     """The choice, weak if 2. says that a cluster holds two."""
-    if gain_of_pairs(X, labels) <= FINER_GAIN:
+    if choice.strength not in ("moderate", "strong") or gain_of_pairs(X, labels) <= FINER_GAIN:
         return choice
     reason = f"{choice.reason}, but two clusters in place of one explain held-out rows better"
     return replace(weakened(choice), reason=reason)
