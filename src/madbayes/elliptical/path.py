@@ -16,7 +16,8 @@ come from ICL but from three questions:
    them best apart (Fisher 1936). They are apart if there are fewer rows half-way than on each side.
 5. *Are they found again?* Each half of the rows is searched alone; its clusters divide all rows.
    The agreement is the mean adjusted Rand index with the division that was found.
-6. *Is each a single one?* Two classes that overlap have no valley (`howmany/doubts.py`).
+6. *Is each a single one?* Two classes that overlap have no valley. So the division into one more
+   is compared on held-out rows, and two Gaussians with one in each cluster (`howmany/doubts.py`).
 
 Strong evidence needs 4. and 5. for every cluster, moderate evidence for four of five. It is
 weak if a cluster holds two. It is weak, too, where clusters have few rows for their parameters: two
@@ -49,7 +50,8 @@ from madbayes.elliptical.space import (
     move_rows,
     terms,
 )
-from madbayes.howmany.doubts import doubt_single
+from madbayes.howmany.densities import MIN_ROWS, explain
+from madbayes.howmany.doubts import FINER_GAIN, doubt_single
 from madbayes.howmany.links import WINDOW
 from madbayes.howmany.staircase import Staircase, Strength
 
@@ -113,6 +115,7 @@ def find_number(
     how: dict[str, Any] = {"max_iter": max_iter, "effort": effort}
     found = [find_once(some, hint, rng, **how) for _ in range(n_init)]
     result, divisions = min(found, key=lambda f: some.objective(f[0][0]))
+    one_more = gain_of_one_more(some, result[0], divisions)  # 6.
     if some is not space:
         there, here = space, some
         if hint is not None:
@@ -127,7 +130,7 @@ def find_number(
         price = float(np.clip(price, path.price_low[step], path.price_high[step]))
         history = [value + price * now.k for value in history]
     halves = find_again(some, hint, rng, **how) if now.k > 1 else []  # 5.
-    return (now, history, converged), judge(path, space, now, price, errors, halves)
+    return (now, history, converged), judge(path, space, now, price, errors, halves, one_more)
 
 
 def staircase(space: Space, small: Division, low: int, high: int) -> dict[int, Division]:
@@ -171,6 +174,15 @@ def find_again(
     return found
 
 
+def gain_of_one_more(space: Space, now: Division, divisions: dict[int, Division]) -> float:
+    """6. How much better one more cluster explains held-out rows, in nats per row."""
+    finer = divisions.get(now.k + 1)
+    if now.k == 1 or finer is None or len(space.Y) < MIN_ROWS:
+        return 0.0
+    found = explain(space.Y, {"now": now.labels, "finer": finer.labels})
+    return found["finer"] - found["now"]
+
+
 def judge(
     path: Staircase,
     space: Space,
@@ -178,6 +190,7 @@ def judge(
     price: float,
     errors: dict[int, float],
     halves: list[tuple[Space, Division]],
+    one_more: float,
 ) -> Staircase:
     """4. to 6. The evidence for this division; other numbers are ranked by ICL."""
     scores = {j: -(error + price * j) for j, error in errors.items()}
@@ -191,7 +204,9 @@ def judge(
     enough = float(now.W.mean()) >= ROWS_PER_PARAMETER * parameters(space.Y.shape[1])
     strength: Strength = "weak"
     reason = f"{apart:.0%} of the clusters have a valley towards the next one"
-    if enough and apart >= MOST and agreement >= PARTLY:
+    if one_more > FINER_GAIN:
+        reason += ", but two clusters in place of one explain held-out rows better"
+    elif enough and apart >= MOST and agreement >= PARTLY:
         strength = "strong" if apart == 1.0 and agreement >= AGAIN else "moderate"
     path = path.decide(
         now.k,
