@@ -10,7 +10,7 @@ from sklearn.preprocessing import StandardScaler
 import madbayes
 from madbayes import AutoCluster, DPMeans, EllipticalMeans, NeighborCut
 from madbayes.howmany.densities import explain, gaussian_density, kernel_density
-from madbayes.howmany.doubts import FINER_GAIN, gain_of_pairs
+from madbayes.howmany.doubts import PAIR_GAIN, gain_of_pairs
 
 
 def long_clusters(seed=0):
@@ -203,6 +203,6 @@ def test_doubts_find_two_clusters_in_one():
     apart = 12.0 * labels[:, None]
     pair = r.normal(size=(350, 3)) + apart
     pair[:100, 0] += 4
-    assert gain_of_pairs(pair, labels) > 2 * FINER_GAIN
+    assert gain_of_pairs(pair, labels) > 2 * PAIR_GAIN
     for rows in (r.normal(size=(350, 3)), r.gamma(3, size=(350, 3)), r.standard_t(3, (350, 3))):
-        assert gain_of_pairs(rows + apart, labels) < FINER_GAIN
+        assert gain_of_pairs(rows + apart, labels) < PAIR_GAIN

@@ -19,6 +19,7 @@ CONSTANTS = [
     (densities, "MAX_COLUMNS"),
     (doubts, "SHAPE_LOSS"),
     (doubts, "FINER_GAIN"),
+    (doubts, "PAIR_GAIN"),
     (ellipses, "VALLEY"),
     (ellipses, "MOST"),
     (ellipses, "AGAIN"),
