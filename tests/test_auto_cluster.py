@@ -10,6 +10,7 @@ from sklearn.preprocessing import StandardScaler
 import madbayes
 from madbayes import AutoCluster, DPMeans, EllipticalMeans, NeighborCut
 from madbayes.howmany.densities import explain, gaussian_density, kernel_density
+from madbayes.howmany.doubts import PAIR_GAIN, gain_of_pairs
 
 
 def long_clusters(seed=0):
@@ -189,6 +190,19 @@ def test_two_clusters_of_iris_are_not_called_strong():
     """Two of the three species overlap, so no valley lies between them."""
     X = StandardScaler().fit_transform(load_iris().data)
     long = EllipticalMeans(random_state=0).fit(X).evidence_
-    assert (long.number, long.strength) == (2, "weak") and "one more cluster" in long.reason
+    assert (long.number, long.strength) == (2, "weak") and "in place of one" in long.reason
     model = AutoCluster(random_state=0).fit(X)
-    assert (model.n_clusters_, model.evidence_.strength) == (2, "moderate")
+    assert (model.n_clusters_, model.evidence_.strength) == (2, "weak")
+
+
+def test_doubts_find_two_clusters_in_one():
+    """Two Gaussians of one covariance explain two overlapping clusters better than one does, but
+    neither a single cluster nor a skewed or heavy-tailed one."""
+    r = np.random.default_rng(0)
+    labels = np.repeat([0, 1], [200, 150])
+    apart = 12.0 * labels[:, None]
+    pair = r.normal(size=(350, 3)) + apart
+    pair[:100, 0] += 4
+    assert gain_of_pairs(pair, labels) > 2 * PAIR_GAIN
+    for rows in (r.normal(size=(350, 3)), r.gamma(3, size=(350, 3)), r.standard_t(3, (350, 3))):
+        assert gain_of_pairs(rows + apart, labels) < PAIR_GAIN

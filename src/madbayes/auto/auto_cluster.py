@@ -5,18 +5,18 @@
    left out where it could not win, and looks near the number of the other two where they agree.
 2. *Explain.* Each division becomes a density, and the densities are compared on rows that were held
    out (`howmany/densities.py`), in nats per row.
-3. *Choose.* A round or long division of weak evidence is not taken over a connected one: a curve is
-   as well explained by many short Gaussians, and no valley separates them. If only the round or the
-   long one is sure, it is taken unless it explains held-out rows much worse (`MAX_LOSS`). If both
-   are, it is taken if it explains held-out rows better and does not cut connected clusters into
-   more than `MAX_PIECES` pieces each. Overlapping clusters have weak evidence, too. They are taken
-   where nothing else is sure, halves of the rows find them, and held-out rows are explained better
-   by `CLEAR_GAIN` for every cut.
+3. *Choose.* Connected clusters are kept unless round or long ones do better. If these are sure,
+   they are taken, provided that connected ones are not, or that held-out rows are explained better
+   and connected clusters are not cut into more than `MAX_PIECES` pieces each (a curve is as well
+   explained by many short Gaussians). Overlapping clusters have weak evidence. They are taken where
+   nothing else is sure, halves of the rows find them, and held-out rows are explained better by
+   `CLEAR_GAIN` for every cut.
 4. *Simplify.* If a simpler shape gives the same division with evidence that is as strong, the
    simpler shape is taken: round before long before any. Its clusters have centres.
 5. *Doubt.* The evidence is not called strong if a candidate disagrees that has strong evidence or
-   that explains held-out rows clearly better; nor if a candidate of another shape that fits the
-   rows finds the same clusters, but doubts them (two clusters of three that overlap).
+   that explains held-out rows much better (`MUCH`); nor if a candidate of another shape that fits
+   the rows finds the same clusters, but doubts them. Connected clusters are not sure if one of
+   them holds two that overlap (`howmany/doubts.py`); round and long ones were asked that before.
 """
 
 from dataclasses import dataclass, replace
@@ -43,21 +43,17 @@ from madbayes._storage.saving import SaveMixin
 from madbayes.elliptical import EllipticalMeans
 from madbayes.graph import NeighborCut
 from madbayes.howmany.densities import MAX_COLUMNS, MIN_ROWS, explain
-from madbayes.howmany.doubts import SHAPE_LOSS
+from madbayes.howmany.doubts import doubt_single
 from madbayes.howmany.staircase import Choice
 from madbayes.kmeans import DPMeans
 
 SHAPES = {"round": DPMeans, "long": EllipticalMeans, "any": NeighborCut}
 MAX_PIECES = 3  # round or long clusters for each connected one
 CLEAR_GAIN = 0.05  # nats per row, beyond the standard error, by which rows are explained better
-MAX_LOSS = 0.15  # nats per row by which sure clusters may explain rows worse; pieces of a ring do
-STEADY = 0.9  # adjusted Rand index with what halves of the rows find, of steady clusters
-MAX_LONG_COLUMNS = 30  # a covariance of more columns needs more rows than a cluster has
-SAME = 0.95  # adjusted Rand index from which on two divisions are the same
-ROUND = 0.9  # adjusted Rand index with the division by nearest means, of clusters about round
+MUCH = 0.2  # nats per row: curves gain up to 0.18 by many short ellipses, and are no such clusters
 AGREE = 0.8  # adjusted Rand index below which two divisions contradict each other
+SAME = 0.95  # adjusted Rand index from which on two divisions are the same
 WORDS = ("none", "weak", "moderate", "strong")
-SURE = ("moderate", "strong")
 
 
 @dataclass(frozen=True)
@@ -165,10 +161,13 @@ class AutoCluster(
         rows = check_rows(self, X)
         shapes = self._shapes(rows)
         models = self._fit_shapes(rows, shapes)  # 1.
-        densities: dict[str, float] = {}
+        densities = dict.fromkeys(models, np.nan)
         if len(models) > 1:
-            labels = {shape: model.labels_ for shape, model in models.items()}
-            densities = explain(in_few_columns(rows), labels)  # 2.
+            few = in_few_columns(rows)
+            densities = explain(few, {s: model.labels_ for s, model in models.items()})  # 2.
+            connected = models["any"]
+            connected.evidence_ = doubt_single(connected.evidence_, few, connected.labels_)  # 5.
+            connected.path_ = replace(connected.path_, choice=connected.evidence_)
         able = near_hint(models, self.n_clusters_hint)
         self.shape_ = simplest(able, choose(able, densities))  # 3., 4.
         self.model_ = models[self.shape_]
@@ -186,7 +185,7 @@ class AutoCluster(
             return [self.shape]
         if rows.shape[0] < MIN_ROWS:
             return ["round"]
-        if sp.issparse(rows) or rows.shape[1] > MAX_LONG_COLUMNS:
+        if sp.issparse(rows) or rows.shape[1] > 30:  # a covariance needs more rows than that
             return ["round", "any"]
         return [*SHAPES]
 
@@ -280,7 +279,7 @@ def in_few_columns(rows: Any) -> np.ndarray:
 
 def sure(model: Any) -> bool:
     """Whether there is a model, and its evidence is at least moderate."""
-    return model is not None and model.evidence_.strength in SURE
+    return model is not None and model.evidence_.strength in WORDS[2:]
 
 
 def agree_strongly(models: dict[str, Any]) -> bool:
@@ -306,7 +305,7 @@ def round_may_win(rows: Any, models: dict[str, Any]) -> bool:
         return True
     labels = connected.labels_
     means = np.array([rows[labels == c].mean(axis=0) for c in range(connected.n_clusters_)])
-    return bool(adjusted_rand_score(nearest(rows, means), labels) >= ROUND)
+    return bool(adjusted_rand_score(nearest(rows, means), labels) >= 0.9)
 
 
 def candidate(shape: str, models: dict[str, Any], densities: dict[str, float]) -> Candidate:
@@ -337,7 +336,7 @@ def choose(models: dict[str, Any], densities: dict[str, float]) -> str:
     """3. The shape of the division that the data supports."""
 
     def surest(shape: str) -> tuple[bool, float]:
-        return sure(models[shape]), densities.get(shape, 0.0)
+        return sure(models[shape]), densities[shape]
 
     if "any" not in models:
         return max(models, key=surest)
@@ -345,21 +344,15 @@ def choose(models: dict[str, Any], densities: dict[str, float]) -> str:
 
     def wins(shape: str) -> bool:
         other, gain = models[shape], densities[shape] - densities["any"]
-        if not sure(other):
-            cuts = max(other.n_clusters_ - 1, 1)
-            return not sure(connected) and steady_gain(other, gain / cuts)
-        few = other.n_clusters_ <= MAX_PIECES * connected.n_clusters_
-        return (few and gain > 0) if sure(connected) else gain > -MAX_LOSS
+        if sure(connected):
+            few = other.n_clusters_ <= MAX_PIECES * connected.n_clusters_
+            return sure(other) and few and gain > 0
+        clear = gain > CLEAR_GAIN * max(other.n_clusters_ - 1, 1)
+        # 0.9: the mean adjusted Rand index with the divisions of halves, of steady clusters
+        return sure(other) or (clear and (other.evidence_.agreement or 0.0) >= 0.9)
 
     winners = [shape for shape in models if shape != "any" and wins(shape)]
     return max(winners, key=surest, default="any")
-
-
-def steady_gain(model: Any, gain: float) -> bool:
-    """Whether clusters explain held-out rows clearly better than connected ones, and each half of
-    the rows finds them."""
-    agreement = model.evidence_.agreement
-    return gain > CLEAR_GAIN and agreement is not None and agreement >= STEADY
 
 
 def simplest(models: dict[str, Any], chosen: str) -> str:
@@ -380,19 +373,18 @@ def with_doubt(models: dict[str, Any], densities: dict[str, float], chosen: str)
     if choice.strength != "strong":
         return choice
     for shape, other in models.items():
-        if shape == chosen:
-            continue
-        gain = densities[shape] - densities[chosen] if densities else 0.0
-        agreement = adjusted_rand_score(models[chosen].labels_, other.labels_)
-        remark = ""
+        gain = densities[shape] - densities[chosen]
+        agreement = adjusted_rand_score(other.labels_, models[chosen].labels_)
+        remark = f"{other.n_clusters_} clusters of shape '{shape}' "
         if agreement < AGREE and other.evidence_.strength == "strong":
-            remark = f"{other.n_clusters_} clusters of shape '{shape}' have strong evidence too"
-        elif agreement < AGREE and steady_gain(other, gain):
-            remark = f"{other.n_clusters_} clusters of shape '{shape}' explain held-out rows better"
-        elif agreement >= SAME and not sure(other) and gain > -SHAPE_LOSS:
+            remark += "have strong evidence too"
+        elif agreement < AGREE and gain > MUCH:
+            remark += "explain held-out rows better"
+        elif agreement >= SAME and not sure(other) and gain > -MUCH:
             name = type(other).__name__
             remark = f"{name} finds the same clusters and doubts them: {other.evidence_.reason}"
-        if remark:
-            remarks = (*choice.remarks, remark)
-            return replace(choice, strength="moderate", support=0.5, remarks=remarks)
+        else:
+            continue
+        remarks = (*choice.remarks, remark)
+        return replace(choice, strength="moderate", support=0.5, remarks=remarks)
     return choice

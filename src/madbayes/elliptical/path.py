@@ -16,11 +16,11 @@ come from ICL but from three questions:
    them best apart (Fisher 1936). They are apart if there are fewer rows half-way than on each side.
 5. *Are they found again?* Each half of the rows is searched alone; its clusters divide all rows.
    The agreement is the mean adjusted Rand index with the division that was found.
-6. *Is one more better?* The density of the clusters and that of the division into one more are
-   compared on held-out rows (`howmany/densities.py`): two classes that overlap have no valley.
+6. *Is each a single one?* Two classes that overlap have no valley. So the division into one more
+   is compared on held-out rows, and two Gaussians with one in each cluster (`howmany/doubts.py`).
 
-Strong evidence needs 4. and 5. for every cluster, moderate evidence for every second one. It is
-weak if one more is better. It is weak, too, where clusters have few rows for their parameters: two
+Strong evidence needs 4. and 5. for every cluster, moderate evidence for four of five. It is
+weak if a cluster holds two. It is weak, too, where clusters have few rows for their parameters: two
 groups in many columns then stay one ellipse in the whole and in its halves, because no division
 repays a further covariance.
 """
@@ -51,17 +51,14 @@ from madbayes.elliptical.space import (
     terms,
 )
 from madbayes.howmany.densities import MIN_ROWS, explain
-from madbayes.howmany.doubts import FINER_GAIN, WEAK_SUPPORT
+from madbayes.howmany.doubts import FINER_GAIN, doubt_single
 from madbayes.howmany.links import WINDOW
 from madbayes.howmany.staircase import Staircase, Strength
 
-LEAST = 12.5  # of few rows in one column, pairs that happen to be close would repay less
-AROUND = 2  # numbers on each side of the best that are looked at
 VALLEY = 3.0  # standard deviations: the line was chosen on the rows that are counted
-ALL, HALF = 1.0, 0.5  # share of clusters that are apart, for strong and for moderate evidence
+MOST = 0.8  # share of clusters that are apart, for moderate evidence; all of them for strong
 AGAIN, PARTLY = 0.8, 0.5  # adjusted Rand index with what the halves find, for the same
 ROWS_PER_PARAMETER = 2.0  # of a cluster; with fewer the number that ICL finds is too small
-HALF_EFFORT = 0.3  # patience of the search in a half, as a share of the whole one's
 ONE_CLOUD = (
     "No two of these clusters have a valley between them: they may be parts of one cloud that is "
     "not Gaussian. NeighborCut() finds groups of any shape"
@@ -79,7 +76,8 @@ def parameters(d: int) -> float:
 
 def information_price(d: int, total: float) -> float:
     """λ of ICL: parameters of a cluster times log n."""
-    return max(parameters(d) * float(np.log(max(total, 1.0))), LEAST)
+    # Of few rows in one column, pairs that happen to be close would repay less than 12.5.
+    return max(parameters(d) * float(np.log(max(total, 1.0))), 12.5)
 
 
 def bounds(hint: int | None, most: int) -> tuple[int, int]:
@@ -151,7 +149,7 @@ def staircase(space: Space, small: Division, low: int, high: int) -> dict[int, D
         fixed = replace(space, price=None, most=k)
         found[k] = settle(fixed, settle(fixed, start, assign, 8), move_rows, 2)
 
-    wanted = {k for k in range(middle - AROUND, middle + AROUND + 1) if low <= k <= high}
+    wanted = {k for k in range(middle - 2, middle + 3) if low <= k <= high}
     wanted |= {k for k in (1, 2) if low <= k <= high}
     while wanted:
         for k in sorted(wanted):
@@ -171,7 +169,7 @@ def find_again(
         w = space.w[rows]
         price = information_price(space.Y.shape[1], float(w.sum()))
         half = replace(space, Y=space.Y[rows], w=w, price=price, most=min(space.most, len(rows)))
-        result, _ = find_once(half, hint, rng, max_iter=max_iter, effort=HALF_EFFORT * effort)
+        result, _ = find_once(half, hint, rng, max_iter=max_iter, effort=0.3 * effort)
         found.append((half, result[0]))
     return found
 
@@ -206,23 +204,22 @@ def judge(
     enough = float(now.W.mean()) >= ROWS_PER_PARAMETER * parameters(space.Y.shape[1])
     strength: Strength = "weak"
     reason = f"{apart:.0%} of the clusters have a valley towards the next one"
-    support = apart * agreement
     if one_more > FINER_GAIN:
-        support = min(support, WEAK_SUPPORT)
-        reason += ", but one more cluster explains held-out rows better"
-    elif enough and apart >= HALF and agreement >= PARTLY:
-        strength = "strong" if apart >= ALL and agreement >= AGAIN else "moderate"
-    return path.decide(
+        reason += ", but two clusters in place of one explain held-out rows better"
+    elif enough and apart >= MOST and agreement >= PARTLY:
+        strength = "strong" if apart == 1.0 and agreement >= AGAIN else "moderate"
+    path = path.decide(
         now.k,
         reason,
         scores=scores,
-        support=support,
+        support=apart * agreement,
         price=price,
         strength=strength,
         stability=float(np.mean([d.k == now.k for _, d in halves])),
         agreement=agreement,
         remarks=(() if enough else (FEW_ROWS,)) + (() if apart > 0 else (ONE_CLOUD,)),
     )
+    return replace(path, choice=doubt_single(path.best(), space.Y, now.labels))  # 6.
 
 
 def agree(space: Space, now: Division, half: Space, found: Division) -> float:

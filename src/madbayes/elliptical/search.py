@@ -34,14 +34,8 @@ from madbayes.elliptical.space import (
 )
 
 SAMPLE = 5000  # rows that are searched; the others take part in the last descent
-CELLS = (8, 128)  # small clusters to begin with: 2√n of them, within these bounds, but none of
-# fewer rows than columns: it has no covariance, and merging many such takes long
-TRIALS, MORE = 12, 2  # renewals in vain before the search ends: so many, and so many per cluster
-NEARLY = 0.02  # by reassignments alone as good as before, per row, but for this: worth moves
-NEIGHBOURS = 3  # clusters renewed together, at most
 Step = Callable[[Space, Division], Division]
 Result = tuple[Division, list[float], bool]  # the division, J after each pass, converged or not
-CUTS = 2  # random cuts of a cluster that are tried beside the one across its longest axis
 
 
 def halves(
@@ -52,7 +46,7 @@ def halves(
     part = space.part(rows, 2)
     own = float(space.costs(now.W[c : c + 1], now.L[c : c + 1])[0])
     best = (-np.inf, rows[:0])
-    for cut in range(1 + CUTS):
+    for cut in range(3):  # across the longest axis, then at random
         direction = np.linalg.eigh(now.S[c])[1][:, -1]
         middle = now.C[c]
         if cut:
@@ -128,12 +122,12 @@ def settle(space: Space, now: Division, step: Step, passes: int) -> Division:
 def renew(space: Space, now: Division, rng: np.random.RandomState, effort: float) -> Division:
     """3. Neighbouring clusters divided anew, from rows drawn at random."""
     vain = 0
-    while now.k > 1 and vain < effort * (TRIALS + MORE * now.k):
+    while now.k > 1 and vain < effort * (12 + 2 * now.k):
         vain += 1
         near = np.empty((now.k, now.k))
         kernels.quadratic(now.C, now.C, now.A, near)
         first = rng.randint(now.k)
-        count = rng.randint(2, min(NEIGHBOURS, now.k) + 1)
+        count = rng.randint(2, min(3, now.k) + 1)
         chosen = np.argsort(near[:, first], kind="stable")[:count]
         rows = np.flatnonzero(np.isin(now.labels, chosen))
         part = space.part(rows, count)
@@ -142,7 +136,7 @@ def renew(space: Space, now: Division, rng: np.random.RandomState, effort: float
         new = settle(part, part.division(labels), assign, 8)
         old = float(space.costs(now.W[chosen], now.L[chosen]).sum())
         gain = old - float(space.costs(new.W, new.L).sum())
-        if new.k < count or gain < -NEARLY * float(new.W.sum()):
+        if new.k < count or gain < -0.02 * float(new.W.sum()):  # not nearly as good: no moves
             continue
         new = settle(part, new, move_rows, 3)
         gain = old - float(space.costs(new.W, new.L).sum())
@@ -161,8 +155,9 @@ def cells(
     Plain distances and sums: `KMeans` would do the same, and take longer to compile than to run.
     """
     source = Rows(space.Y, weight=space.w)
+    # Fewer rows than columns have no covariance, and merging many such clusters takes long.
     count = min(2 * np.sqrt(source.n), source.n / source.d)
-    count = max(int(np.clip(count, *CELLS)), 3 * most)
+    count = max(int(np.clip(count, 8, 128)), 3 * most)
     count = min(most if exactly else count, source.n)
     centers = kmeans_plus_plus(source, count, rng)
     for _ in range(4):

@@ -17,7 +17,6 @@ from madbayes.elliptical import ellipse_kernels as kernels
 from madbayes.howmany.staircase import Staircase
 
 TOL = 1e-9  # a move must lower J by more than this share of the weight
-FREE = 4  # clusters that one sweep of moves can open
 
 
 @dataclass(frozen=True)
@@ -146,7 +145,8 @@ def keep_size(labels: np.ndarray, now: Division, least: int) -> np.ndarray:
 def move_rows(space: Space, now: Division) -> Division:
     """Exact moves of single rows; one sweep."""
     d = space.Y.shape[1]
-    free = 0 if space.price is None else max(0, min(FREE, space.most - now.k))
+    # One sweep opens four clusters at most.
+    free = 0 if space.price is None else max(0, min(4, space.most - now.k))
     room = [np.zeros((free, *a.shape[1:]), a.dtype) for a in (now.C, now.W, now.N, now.A, now.L)]
     arrays = zip((now.C, now.W, now.N, now.A, now.L), room, strict=True)
     labels = now.labels.copy()

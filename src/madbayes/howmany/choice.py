@@ -18,7 +18,6 @@ MORE_FOUND = 1.5  # clusters found again, in units of the links' score, that ove
 CLEAR_LINKS, CLEAR_SHARE = 7.0, 0.9  # score of the links, and share of the possible, beyond doubt
 STRONG_ROWS = 100  # rows for strong evidence, at least: halves of fewer rows may agree by accident
 WEAKER: dict[Strength, Strength] = {"strong": "moderate", "moderate": "weak"}
-CLOSE = 1.15  # numbers of clusters of two tests that differ by a smaller factor agree
 
 
 @dataclass(frozen=True)
@@ -155,7 +154,7 @@ def from_recovery(tested: Tested) -> dict[str, Any]:
 def doubted(tested: Tested, k: int) -> bool:
     """Whether the test of step 5 finds more clusters than the k that the links support."""
     recovery = tested.recovery
-    if recovery is None or recovery.number <= CLOSE * k:
+    if recovery is None or recovery.number <= 1.15 * k:  # such a difference is none
         return False
     return recovery.found > tested.scores[k][0]
 

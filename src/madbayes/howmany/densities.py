@@ -25,10 +25,9 @@ from scipy.special import logsumexp
 MAX_ROWS = 1200  # rows that are used, at most: the standard error of the mean is about 0.03 nats
 MAX_COLUMNS = 10  # principal components that are kept: kernel densities fail in more dimensions
 MIN_ROWS = 40  # fewer rows cannot be divided and compared
-PRIOR_ROWS = 1.0  # the variance of all rows counts like this many rows in each cluster
-NEIGHBOURS = (5, 10, 20)  # k of the kernel density
-WIDTHS = (0.25, 0.35, 0.5, 0.7, 1.0)  # kernel widths as a share of the distance to that neighbour
-KERNELS = tuple((k, width) for k in NEIGHBOURS for width in WIDTHS)  # the best of them counts
+# k of the kernel density and widths as a share of the distance to the k-th neighbour: the best of
+# them counts.
+KERNELS = tuple((k, width) for k in (5, 10, 20) for width in (0.25, 0.35, 0.5, 0.7, 1.0))
 
 
 def sketch(X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -74,14 +73,14 @@ def gaussian_density(
         share, mean = np.log(len(own) / n), own.mean(axis=0)
         apart = own - mean
         if long:
-            prior = PRIOR_ROWS * (1 + d)  # a covariance has more free values than a variance
+            prior = 1 + d  # rows; a covariance has more free values than a variance
             S = (apart.T @ apart + 0.1 * prior * np.diag(spread)) / (len(own) + prior)
             L = np.linalg.cholesky(S)
             gaps = solve_triangular(L, (others - mean).T, lower=True)
             volume = np.log(np.diagonal(L)).sum()
             logs.append(share - volume - 0.5 * np.square(gaps).sum(axis=0))
         else:
-            prior = 0.1 * PRIOR_ROWS
+            prior = 0.1  # rows
             v = (np.square(apart).sum() + prior * spread.sum()) / (d * (len(own) + prior))
             gaps = np.square(others - mean).sum(axis=1)
             logs.append(share - 0.5 * d * np.log(v) - 0.5 * gaps / v)
@@ -103,7 +102,7 @@ def kernel_density(
     last = len(distinct) - 1
     if last == 0:
         return np.inf, kernels[0]
-    reach = cKDTree(distinct).query(rows, min(max(NEIGHBOURS), last) + 1)[0]
+    reach = cKDTree(distinct).query(rows, min(20, last) + 1)[0]
     found = []
     for k, width in kernels:
         h = width * reach[:, min(k, last)]
@@ -136,8 +135,10 @@ def explain(X: np.ndarray, divisions: dict[str, np.ndarray]) -> dict[str, float]
                 means.append(gaussian_density(rows[used], labels[at][used], others, long=long))
             options.append(float(np.mean(means)))
         if shape == "any":
-            first, kernel = kernel_density(*parts[0][:2])
-            second, _ = kernel_density(*parts[1][:2], [kernel])
-            options.append((first + second) / 2)
+            rows, others, _ = parts[0]
+            _, kernel = kernel_density(rows, others[::4])  # a quarter is enough to choose by
+            options.append(
+                float(np.mean([kernel_density(*part[:2], [kernel])[0] for part in parts]))
+            )
         found[shape] = max(options)
     return found

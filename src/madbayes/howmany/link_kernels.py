@@ -8,13 +8,11 @@ import numpy as np
 
 from madbayes._jit import inner, kernel
 
-FEW = 3  # nearest centres that are kept for each row: two may be the pair, the third is beside it
-SLACK = 1 + 1e-6  # margin for rounding
-
 
 def make_books(n, k):
     """Working memory for `link_tests` of n rows and k centres."""
-    m, whole = min(k, FEW), np.int64
+    # Three nearest centres of each row: two may be the pair, the third is beside it.
+    m, whole = min(k, 3), np.int64
     length, room = np.empty((k, k)), np.empty((2, n))
     near, rows = np.empty((n, m + 1), whole), np.empty(n * m, whole)
     return length, near, rows, np.empty(k + 2, whole), np.empty(k, whole), room
@@ -28,7 +26,7 @@ def link_tests(D, between, weights, limit, window, metric, books):
     triangle inequality.
     """
     order, reach = between.argsort(axis=1, kind="stable"), np.empty(len(between))
-    slack = SLACK if metric else np.inf
+    slack = 1 + 1e-6 if metric else np.inf  # a margin for rounding
     link_pairs(D, between, order, weights, limit, window, slack, reach, *books)  # a tuple is slower
     return reach[1:]
 

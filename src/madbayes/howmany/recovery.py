@@ -44,10 +44,6 @@ from madbayes.howmany.links import squared_distances
 MIN_ROWS = 300  # rows: in 220 rows of noise 1 of 28 sets was cut, in 600 and more none of 84
 MARGIN = 0.3  # gain beyond noise; noise of many kinds stays below 0.1, data with clusters above 0.4
 ROWS = 4_096  # rows of one repetition, both halves together
-NOISE = 0.75  # halvings of each kind of noise for one halving of the data
-HOPELESS = 0.1  # the test ends if the first gain beyond normal noise is below this
-STAGES = 32, 64, 128  # clusters up to which numbers are tried, while the curve does not fall
-FALLEN = 0.1  # strength that the end of the curve is below its top when higher numbers are hopeless
 SMOOTH, SMOOTH_NOISE = 0.07, 0.2  # in log k: over how much of k a curve is averaged
 TOP = 0.03  # strength: tops that differ by less than the error of the repeated test are one
 
@@ -103,7 +99,7 @@ def find_again(
     kinds = ["data", "shuffled", "normal"] + ["independent"] * (independent is not None)
     first = len(kinds)
     kinds += ["data"] * (repetitions - 1)
-    kinds += ["shuffled", "normal"] * (round(NOISE * repetitions) - 1)
+    kinds += ["shuffled", "normal"] * (round(0.75 * repetitions) - 1)
     jobs = list(zip(kinds, rng.integers(2**31, size=len(kinds)).tolist(), strict=True))
     of = np.array(kinds)
     data, shuffled, normal = of == "data", of == "shuffled", of == "normal"
@@ -114,19 +110,19 @@ def find_again(
             return cut_in_halves(noise_like(Z, kind, seed, unit=unit), w, seed)
         return cut_in_halves(independent if kind == "independent" else Z, w, seed)
 
-    ks = ladder(max(k_min, 2), min(STAGES[0], most))
+    ks = ladder(max(k_min, 2), min(32, most))
     if not len(ks):
         return None
     pairs = together(halve, jobs[:first])
     error, strength = compare_all(pairs, ks)
-    if (error[0] / error[2] - 1).max() < HOPELESS:
+    if (error[0] / error[2] - 1).max() < 0.1:  # hopeless: hardly a gain beyond normal noise
         return None
     pairs += together(halve, jobs[first:])
     error, strength = np.hstack([(error, strength), compare_all(pairs[first:], ks)])
-    for stage in STAGES[1:]:
+    for stage in (64, 128):  # larger numbers, until the curve has fallen
         curve = strength[data].mean(axis=0) - strength[shuffled | normal].mean(axis=0)
         new = ladder(int(ks[-1]) + 1, min(stage, most))
-        if not len(new) or smooth(ks, curve, SMOOTH_NOISE)[-1] < curve.max() - FALLEN:
+        if not len(new) or smooth(ks, curve, SMOOTH_NOISE)[-1] < curve.max() - 0.1:
             break
         ks = np.r_[ks, new]
         error, strength = np.dstack([(error, strength), compare_all(pairs, new)])

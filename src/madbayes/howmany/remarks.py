@@ -21,8 +21,7 @@ from madbayes.howmany.sample import KEEP_COLUMNS
 
 GAPS = 0.14  # share of the votes against that must be missing; more is needed for few rows
 LONG = 2.5  # a cluster is elongated if it is this many times as long as wide
-WIDE = 2.5  # widths are unequal if a cluster is this many times as wide as a neighbour …
-REACH = 2.2  # … and the border to that neighbour lies within this many widths of its centre
+WIDE = 2.5  # widths are unequal if a cluster is this many times as wide as a neighbour
 
 
 def remarks(tested: Any, k: int) -> tuple[str, ...]:
@@ -93,7 +92,7 @@ def unequal(rows: list[np.ndarray]) -> float:
         [np.median(np.linalg.norm(R - m, axis=1)) for R, m in zip(rows, middle, strict=True)]
     )
     gap = np.linalg.norm(middle[:, None] - middle, axis=2)
-    close = (gap / 2 < REACH * width[:, None]) & (gap > 0)
+    close = (gap / 2 < 2.2 * width[:, None]) & (gap > 0)  # the border cuts through the wider one
     ratio = width[:, None] / np.maximum(width, 1e-300)
     return float(np.where(close, np.minimum(ratio, 99.0), 1.0).max())
 

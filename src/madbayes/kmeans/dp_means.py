@@ -266,8 +266,8 @@ class DPMeans(DivergenceMixin, CentersMixin):
                 keep_choice(self, path, result.k, penalty, remarks)
                 if not (rows.executor.remote or rows.sparse or rows.unit) and rows.in_memory:
                     counted = rows.weight > 0 if rows.weighted else slice(None)
-                    self.path_ = doubt(self.path_, rows.X[counted], result.labels[counted])
-                    self.evidence_ = self.path_.best()
+                    self.evidence_ = doubt(self.path_, rows.X[counted], result.labels[counted])
+                    self.path_ = replace(self.path_, choice=self.evidence_)
             self._store_result(given, result, penalty)
             self.n_outliers_ = 0
             self._calibrate_rows(rows, result.labels)
