@@ -19,7 +19,7 @@ come from ICL but from three questions:
 6. *Is each a single one?* Two classes that overlap have no valley. So the division into one more
    is compared on held-out rows, and two Gaussians with one in each cluster (`howmany/doubts.py`).
 
-Strong evidence needs 4. and 5. for every cluster, moderate evidence for four of five. It is
+Strong evidence needs 4. and 5. for every cluster, moderate evidence for three of five. It is
 weak if a cluster holds two. It is weak, too, where clusters have few rows for their parameters: two
 groups in many columns then stay one ellipse in the whole and in its halves, because no division
 repays a further covariance.
@@ -56,7 +56,7 @@ from madbayes.howmany.links import WINDOW
 from madbayes.howmany.staircase import Staircase, Strength
 
 VALLEY = 3.0  # standard deviations: the line was chosen on the rows that are counted
-MOST = 0.8  # share of clusters that are apart, for moderate evidence; all of them for strong
+MOST = 0.6  # share of clusters that are apart, for moderate evidence; all of them for strong
 AGAIN, PARTLY = 0.8, 0.5  # adjusted Rand index with what the halves find, for the same
 ROWS_PER_PARAMETER = 2.0  # of a cluster; with fewer the number that ICL finds is too small
 ONE_CLOUD = (
