@@ -20,8 +20,20 @@ from madbayes.graph import communities, neighbors, planted, stages, valley_test,
 from madbayes.graph.input import connected_part
 from madbayes.graph.knn_graph import adjacency
 from madbayes.graph.neighbors import Neighbours, nearest_by_distances
-from madbayes.graph.valley_kernels import smoothing_terms, strands
-from madbayes.graph.valley_test import NONE, Clusters, MergeTree, depth, staircase
+from madbayes.graph.valley_kernels import (
+    NO_VALLEY,
+    Rule,
+    depth,
+    merge_lowest,
+    smoothing_terms,
+    strands,
+)
+from madbayes.graph.valley_test import (
+    MergeTree,
+    pieces_of_graph,
+    staircase,
+    working_room,
+)
 from madbayes.graph.voting import vote
 
 
@@ -92,8 +104,27 @@ def test_links_and_shared_neighbours():
             assert A[i, j] == pytest.approx(share * linked)
 
 
+def valley(graph, clusters, rule, a, b):
+    """z between two clusters, measured alone."""
+    room = working_room(graph, rule.limit)
+    z, none = np.empty(1), np.empty(0, np.int64)
+    state = np.array([[a, b]]), z, np.zeros(1, bool), none, none, none, none
+    rest = np.empty((0, 2), np.int64), np.empty(0), none, 0, 1, 0, 0, np.zeros(1, np.uint8)
+    merge_lowest(graph, clusters, rule, room, *state, *rest)
+    assert (room.where == -1).all()
+    return z[0]
+
+
+def join(clusters, a, b):
+    """The pieces of cluster b follow those of a."""
+    clusters.follows[clusters.last[a]] = b
+    clusters.last[a] = clusters.last[b]
+    clusters.size[a] += clusters.size[b]
+    clusters.cluster[clusters.cluster == b] = a
+
+
 @pytest.mark.parametrize("seed", range(5))
-def test_depth_is_the_plain_loop(seed, monkeypatch):
+def test_depth_is_the_plain_loop(seed):
     r = np.random.default_rng(seed)
     X = np.vstack([r.normal(size=(25, 2)), r.normal(size=(20, 2)) + np.array([seed, 0])])
     A = adjacency(brute(X, X, 6, True)[1], "jaccard")
@@ -103,16 +134,11 @@ def test_depth_is_the_plain_loop(seed, monkeypatch):
     weights = np.exp(r.normal(size=45))
     flow = sp.csr_array(A.multiply(weights[:, None]).multiply(weights[None]))
     flow.sort_indices()
-    monkeypatch.setattr(valley_test, "TERMS", smoothing_terms(15))
-    monkeypatch.setattr(valley_test, "HEIGHT", 0.9)
     # The first cluster is two pieces; the kernel keeps the numbers of pieces, not of clusters
     piece = np.repeat([0, 2, 1], [15, 10, 20])
-    clusters = Clusters(A.indptr, A.indices, A.data, flow.data, piece, 0.5)
-    clusters.spare = 0.3
-    clusters.join(0, 2)
-    room = clusters.room()
-    found = clusters.depths(np.array([0]), np.array([1]), room)[0]
-    assert (room.where == -1).all()
+    graph, clusters = pieces_of_graph(A, flow.data, piece)
+    join(clusters, 0, 2)
+    found = valley(graph, clusters, Rule(smoothing_terms(15), 1000, 0.0, 0.9, 0.5, 0.3), 0, 1)
     # Nodes are taken from the border outwards: only ties of levels could tell
     dense = A.toarray(), flow.toarray()
     expected = reference.depth(*dense, 25, steps=15, height=0.9, spare=0.3, unit=0.5)
@@ -132,27 +158,27 @@ def test_joins_are_those_of_the_plain_loop():
     X = np.random.default_rng(0).normal(size=(300, 2))
     A = adjacency(NearestNeighbors(n_neighbors=8).fit(X).kneighbors()[1], "uniform")
     piece = np.unique(np.round(X), axis=0, return_inverse=True)[1].ravel()
-    given = A.indptr, A.indices, A.data, A.data, piece, 4.0
-    clusters = Clusters(*given)
-    room = clusters.room()
+    graph, clusters = pieces_of_graph(A, A.data, piece)
+    spare = valley_test.SPARE * A.data.mean()
+    rule = Rule(valley_test.TERMS, 1000, 0.0, valley_test.HEIGHT, 4.0, spare)
     ends = piece[np.stack(A.nonzero())].T
     linked = {(a, b) for a, b in ends.tolist() if a < b}
-    found = {p: (clusters.depths(*np.array([p]).T, room)[0], True) for p in linked}
+    found = {p: (valley(graph, clusters, rule, *p), True) for p in linked}
     z, pairs = [], []
     while found:
         value, (a, b) = min((value, p) for p, (value, _) in found.items())
         if not found[a, b][1]:
-            found[a, b] = clusters.depths(np.array([a]), np.array([b]), room)[0], True
+            found[a, b] = valley(graph, clusters, rule, a, b), True
             continue
         z.append(value)
         pairs.append([a, b])
-        clusters.join(a, b)
+        join(clusters, a, b)
         del found[a, b]
         for p in [p for p in found if a in p or b in p]:
             new = tuple(sorted(a if c == b else c for c in p))
             value = found.pop(p)[0]
             found[new] = min(value, found.get(new, (np.inf,))[0]), False
-    joined = valley_test.merge(*given)
+    joined = valley_test.merge(A, A.data, piece, 4.0)
     assert joined.z.tolist() == z and joined.pairs.tolist() == pairs
 
 
@@ -277,7 +303,7 @@ def test_a_rounded_table_is_not_cut_along_its_grid(step):
 
 def test_a_side_that_nothing_crosses_is_no_valley():
     """It was a division by zero, on 30,000 overlapping rows of 30 columns."""
-    assert depth(0.0, 0.0, 0.0, unit=7.5, spare=0.5) == NONE
+    assert depth(0.0, 0.0, 0.0, unit=7.5, spare=0.5) == NO_VALLEY
 
 
 def test_few_links_left_of_few_count_as_the_rows_that_are_missing():
@@ -729,10 +755,10 @@ def test_a_long_boundary_of_few_layers_has_no_valley():
     _, place = Neighbours(X, "euclidean", 1, 0, "auto").of_themselves(15)
     A = adjacency(place, "uniform")
     side = (X[:, 1] > 0.5).astype(np.int32)  # along the strip: every row is near the boundary
-    pair = np.array([0]), np.array([1])
-    for layers, valley in ((0.0, True), (50.0, False)):
-        clusters = Clusters(A.indptr, A.indices, A.data, A.data, side, 7.5, layers)
-        assert (clusters.depths(*pair, clusters.room())[0] > NONE) == valley
+    given = pieces_of_graph(A, A.data, side)
+    for layers, there in ((0.0, True), (50.0, False)):
+        rule = Rule(valley_test.TERMS, 1000, layers, valley_test.HEIGHT, 7.5, 1.0)
+        assert (valley(*given, rule, 0, 1) > NO_VALLEY) == there
 
 
 HUGE = {

@@ -9,20 +9,19 @@ With T_k the Chebyshev polynomials, and because (1 + cos t) / 2 = cos²(t / 2),
 
 a binomial law of standard deviation √(N / 2): terms beyond four of these add up to 5e-5.
 
-A graph is symmetric CSR: `indptr`, `indices`, `walk` (weights of the edges). `flow` are the weights
-that count when an edge crosses a level. Clusters are made of pieces, which do not change: nodes
-`first[p]` to `first[p + 1] - 1` are in `piece` p, and an edge links it to the pieces
-`linked[links[p]:links[p + 1]]`. A cluster has the number of its first piece; `follows` tells the
-next piece of its chain, -1 behind the last, and `cluster` the cluster of each piece. Serial: no
-result depends on threads. The sort is written here because Numba takes longer to compile numpy's.
+Serial: no result depends on threads. The sort is written here because Numba takes longer to compile
+numpy's.
 """
 
 from math import comb
+from typing import NamedTuple
 
 import numpy as np
 
 from madbayes._jit import inner, kernel
 
+ROWS = 4.0  # rows near a side for each unit of links across it
+NO_VALLEY = -9.0  # z if there is no valley at all
 TAIL = 4.0  # terms of the sum that are kept, in standard deviations
 
 
@@ -30,6 +29,50 @@ def smoothing_terms(steps: int) -> np.ndarray:
     """The p_k of so many steps of a lazy walk."""
     kept = range(int(TAIL * np.sqrt(steps / 2)) + 1)
     return np.array([(1 + (k > 0)) * comb(2 * steps, steps - k) / 4**steps for k in kept])
+
+
+class Pieces(NamedTuple):
+    """A graph as symmetric CSR, its nodes sorted by their piece. Pieces do not change."""
+
+    indptr: np.ndarray
+    indices: np.ndarray
+    walk: np.ndarray  # the weight of each edge
+    flow: np.ndarray  # what each edge counts for when it crosses a level
+    piece: np.ndarray  # of each node
+    first: np.ndarray  # the first node of each piece
+    links: np.ndarray  # edges link piece p to the pieces linked[links[p]:links[p + 1]]
+    linked: np.ndarray
+
+
+class Clusters(NamedTuple):
+    """Clusters are chains of pieces. A cluster has the number of its first piece."""
+
+    cluster: np.ndarray  # of each piece
+    follows: np.ndarray  # the next piece of the chain, -1 behind the last
+    last: np.ndarray  # the last piece of each cluster
+    size: np.ndarray  # the nodes of each cluster
+
+
+class Rule(NamedTuple):
+    """How a valley is measured."""
+
+    terms: np.ndarray  # of the walk that smooths
+    limit: int  # nodes of each side that are looked at, those nearest to the boundary
+    layers: float  # a boundary so long that `limit` nodes are fewer layers has no valley
+    height: float  # the quantile that is the height of a side
+    unit: float  # so many links come and go together
+    spare: float  # links that are added to middle and side
+
+
+class Room(NamedTuple):
+    """The working memory for one thread."""
+
+    where: np.ndarray  # -1 for each node of the graph, before and after
+    whole: np.ndarray
+    real: np.ndarray
+    J: np.ndarray
+    W: np.ndarray
+    V: np.ndarray
 
 
 @inner
@@ -64,29 +107,27 @@ def smooth(ptr, J, W, value, old, now, total, scale, terms):
 
 
 @inner
-def near_border(
-    indptr, indices, piece, first, links, linked, cluster, follows,
-    own, other, limit, side, where, node, level, n,
-):  # fmt: skip
+def near_border(graph, clusters, own, other, limit, side, where, node, level, n):
     """The nodes of the cluster `own` in the order of their distance from `other`, at most `limit`:
     from the n-th on in `node`. `level` becomes how many edges and a half lie between them and
     `other`, with the sign of `side`. Returns where they end.
 
     `where` has the place in `node`, -1 for all others.
     """
+    indptr, indices, piece, cluster = graph.indptr, graph.indices, graph.piece, clusters.cluster
     end, head, p = n + limit, n, own
     while p >= 0:
         meets = False
-        for e in range(links[p], links[p + 1]):
-            meets |= cluster[linked[e]] == other
+        for e in range(graph.links[p], graph.links[p + 1]):
+            meets |= cluster[graph.linked[e]] == other
         if meets:
-            for i in range(first[p], first[p + 1]):
+            for i in range(graph.first[p], graph.first[p + 1]):
                 for e in range(indptr[i], indptr[i + 1]):
                     if cluster[piece[indices[e]]] == other and n < end:
                         node[n], level[n], where[i] = i, 0.5 * side, n
                         n += 1
                         break
-        p = follows[p]
+        p = clusters.follows[p]
     while head < n and n < end:
         i, further = node[head], level[head] + side
         head += 1
@@ -99,14 +140,15 @@ def near_border(
 
 
 @inner
-def take_edges(indptr, indices, walk, flow, node, m, where, ptr, J, W, V):
+def take_edges(graph, node, m, where, ptr, J, W, V):
     """The graph of the first m of `node` alone."""
     at = 0
     ptr[0] = 0
     for i in range(m):
-        for e in range(indptr[node[i]], indptr[node[i] + 1]):
-            j = where[indices[e]]
-            J[at], W[at], V[at] = j, walk[e], flow[e]  # the next one overwrites what is not inside
+        for e in range(graph.indptr[node[i]], graph.indptr[node[i] + 1]):
+            j = where[graph.indices[e]]
+            # the next edge overwrites one that is not inside
+            J[at], W[at], V[at] = j, graph.walk[e], graph.flow[e]
             at += j >= 0
         ptr[i + 1] = at
 
@@ -220,7 +262,7 @@ def strands(ptr, J, V, rank, level, root, weight):
 def lower_side(flows, at, m, height, order, room):
     """The place of the lower of the two sides' heights: not their highest places, which chance has
     made high."""
-    lower, a, b = at, 0, at + 1
+    lower, a, b = at, np.int64(0), at + 1
     for _ in range(2):
         sort(flows, a, b, order, room)
         p = np.int64(order[int(height * (b - a - 1))])
@@ -230,56 +272,155 @@ def lower_side(flows, at, m, height, order, room):
 
 
 @kernel
-def valleys(
-    indptr, indices, walk, flow, piece, first, links, linked, cluster, follows, size,
-    ones, others, limit, layers, terms, height,
-    where, whole, real, J, W, V, middle, side, across,
-):  # fmt: skip
-    """The valley between each of `ones` and its one of `others`: middle and side by `flow`, and the
-    side by `walk`; of one strand each, where edges cross in several.
+def depth(middle, side, links, unit, spare):
+    """z of a valley; `links` cross the side."""
+    if not np.isfinite(middle) or not side > 0.0:  # nothing crosses the side: no valley beside it
+        return NO_VALLEY
+    share = (links * min(middle / side, 1.0) + spare) / (links + spare)
+    rows = ROWS * links / unit
+    return np.sqrt(2.0) * (np.sqrt(rows) - np.sqrt(rows * np.sqrt(share)))
 
-    The first is inf where there is no valley, and where `limit` nodes of a side are no more than so
-    many `layers` along the boundary: which of the next are among them is chance. `where`: -1 for
-    each node of the graph, before and after. `whole`, `real`, `J`, `W`, `V`: room.
+
+@inner
+def valley(graph, clusters, rule, room, a, b):
+    """z of the valley between the clusters a and b.
+
+    Where edges cross in several strands, one of them is compared. There is no valley if `rule.limit`
+    nodes of a side are no more than `rule.layers` along the boundary: which of the next nodes are
+    among them is chance.
     """
+    where, whole, real, J, W, V = room
     node, order, rank, root, spare = whole[0], whole[1], whole[2], whole[3], whole[4]
     level, new, degree, flows, walks, weight = real[0], real[1], real[2], real[3], real[4], real[5]
-    for t in range(ones.shape[0]):
-        a, b = ones[t], others[t]
-        if size[b] < size[a] or (size[b] == size[a] and b < a):
-            a, b = b, a
-        m, sign, seen = 0, -1.0, True
-        for _ in range(2):
-            begin = m
-            m = near_border(
-                indptr, indices, piece, first, links, linked, cluster, follows,
-                a, b, limit, sign, where, node, level, m,
-            )  # fmt: skip
-            seen &= m < begin + limit or abs(level[m - 1]) > layers
-            a, b, sign = b, a, 1.0
-        ptr = whole[5, : m + 1]
-        if seen:
-            take_edges(indptr, indices, walk, flow, node, m, where, ptr, J, W, V)
-        for i in range(m):
-            where[node[i]] = -1
-        middle[t], side[t], across[t] = np.inf, 1.0, 0.0
-        if not seen:
+    size = clusters.size
+    if size[b] < size[a] or (size[b] == size[a] and b < a):
+        a, b = b, a
+    none = np.int64(0)  # a literal would be compiled apart
+    m, sign, seen = none, -1.0, True
+    for _ in range(2):
+        begin = m
+        m = near_border(graph, clusters, a, b, rule.limit, sign, where, node, level, m)
+        seen &= m < begin + rule.limit or abs(level[m - 1]) > rule.layers
+        a, b, sign = b, a, 1.0
+    ptr = whole[5, : m + 1]
+    if seen:
+        take_edges(graph, node, m, where, ptr, J, W, V)
+    for i in range(m):
+        where[node[i]] = -1
+    if not seen:
+        return NO_VALLEY
+    smooth(ptr, J, W, level, new, degree, flows, walks, rule.terms)
+    sort(level, none, m, order, spare)
+    at = profile(ptr, J, W, V, order, rank, spare, flows, walks)
+    if not 1 <= at <= m - 3:
+        return NO_VALLEY
+    lower = lower_side(flows, at, m, rule.height, order, spare)
+    # strands are counted at the first place from the middle that is as high as the side: farther
+    # off they meet
+    p, many, here = at, 0.0, 0.0
+    step = 1 if lower > at else -1
+    while p != lower and flows[p] < flows[lower]:
+        p += step
+    for turn in range(2):  # one call compiles in half the time of two
+        here = strands(ptr, J, V, rank, p, root, weight)
+        many = here if turn == 0 else many
+        p = at
+    here = min(many, here)
+    return depth(flows[at] / here, flows[lower] / many, walks[lower] / many, rule.unit, rule.spare)
+
+
+@inner
+def comes_first(p, q, z, ends):
+    """Whether the pair p is merged before the pair q: the lower z, of equals the lower numbers."""
+    if z[p] != z[q]:
+        return z[p] < z[q]
+    a, b = min(ends[p, 0], ends[p, 1]), min(ends[q, 0], ends[q, 1])
+    return a < b or (a == b and max(ends[p, 0], ends[p, 1]) < max(ends[q, 0], ends[q, 1]))
+
+
+@inner
+def play(p, first, z, ends):
+    """The pair p has another z: its matches of the tournament `first` are played again."""
+    i = (first.shape[0] // 2 + p) // 2
+    while i >= 1:
+        p, q = first[2 * i], first[2 * i + 1]  # -1: no pair
+        first[i] = q if p < 0 or (q >= 0 and comes_first(q, p, z, ends)) else p
+        i //= 2
+
+
+@inner
+def join(clusters, a, b):
+    """Merge cluster b into cluster a: the pieces of b follow those of a."""
+    clusters.follows[clusters.last[a]] = b
+    clusters.last[a] = clusters.last[b]
+    clusters.size[a] += clusters.size[b]
+    while b >= 0:
+        clusters.cluster[b] = a
+        b = clusters.follows[b]
+
+
+@kernel
+def merge_lowest(
+    graph, clusters, rule, room, ends, z, fresh, first, head, after, mark, merged, depths, changed,
+    begin, last, done, end, stop,
+):  # fmt: skip
+    """Measure the pairs `begin` to `last` - 1 of clusters, the two `ends` of each. Then merge the
+    pair with the lowest z, again and again. Returns how many merges were made when there are `end`
+    of them, or nothing is linked any more.
+
+    A tournament among the pairs finds the lowest: `first[1]` is its winner, `first[2 * i]` and
+    `first[2 * i + 1]` have played for `first[i]`. A pair that is not `fresh` has grown since it was
+    measured; it is measured when its turn comes. The pairs of cluster c are a list that begins with
+    `head[c]`: entry h is the end `h % 2` of the pair `h // 2`, and `after[h]` is the next entry.
+    `merged` and `depths`: what was merged, and how deep it was. `changed`: working memory;
+    `mark`: -1 for each cluster.
+    """
+    n = 0  # pairs that have to play again
+    if done == 0 and end > 0:
+        n = z.shape[0]
+        for p in range(n):
+            changed[p] = p
+    while not stop[0]:
+        while n > 0:
+            n -= 1
+            play(changed[n], first, z, ends)
+        p = first[1]
+        if begin < last:
+            p = begin
+        elif done == end or z[p] == np.inf:
+            break
+        a, b = min(ends[p, 0], ends[p, 1]), max(ends[p, 0], ends[p, 1])
+        if begin < last or not fresh[p]:  # one call compiles in half the time of two
+            z[p], fresh[p] = valley(graph, clusters, rule, room, a, b), True
+            if begin < last:
+                begin += 1
+            else:
+                changed[0], n = p, 1
             continue
-        smooth(ptr, J, W, level, new, degree, flows, walks, terms)
-        sort(level, 0, m, order, spare)
-        at = profile(ptr, J, W, V, order, rank, spare, flows, walks)
-        if 1 <= at <= m - 3:
-            lower = lower_side(flows, at, m, height, order, spare)
-            # strands are counted at the first place from the middle that is as high as the side:
-            # farther off they meet
-            p, many, here = at, 0.0, 0.0
-            step = 1 if lower > at else -1
-            while p != lower and flows[p] < flows[lower]:
-                p += step
-            for turn in range(2):  # one call compiles in half the time of two
-                here = strands(ptr, J, V, rank, p, root, weight)
-                many = here if turn == 0 else many
-                p = at
-            here = min(many, here)
-            middle[t], side[t] = flows[at] / here, flows[lower] / many
-            across[t] = walks[lower] / many
+        merged[done, 0], merged[done, 1], depths[done] = a, b, z[p]
+        done += 1
+        join(clusters, a, b)
+        changed[0], n, z[p] = p, 1, np.inf
+        entries, head[a] = head[a], -1
+        for turn in range(2):  # the pairs of a, then those of b
+            while entries >= 0:
+                h, entries = entries, after[entries]
+                p, other = h // 2, ends[h // 2, 1 - h % 2]
+                if z[p] == np.inf:
+                    continue
+                q = mark[other]
+                if q >= 0:  # both are linked to it: one pair is left
+                    z[p], z[q] = np.inf, min(z[p], z[q])
+                    changed[n], changed[n + 1] = p, q
+                    n += 2
+                else:
+                    ends[p, h % 2], fresh[p], mark[other] = a, False, p
+                    after[h], head[a] = head[a], h
+                    changed[n] = p
+                    n += 1
+            entries = head[b]
+        h = head[a]
+        while h >= 0:
+            mark[ends[h // 2, 1 - h % 2]] = -1
+            h = after[h]
+    return done

@@ -29,10 +29,7 @@ cross parallel lines inside of the two clusters.
 docs/adr/0016 tells what was tried.
 """
 
-import heapq
 from dataclasses import replace
-from itertools import chain
-from math import isfinite, sqrt
 from typing import NamedTuple
 
 import numpy as np
@@ -40,24 +37,29 @@ import scipy.sparse as sp
 from scipy.special import ndtri
 
 from madbayes._rows.progress import Stage
-from madbayes._rows.threads import together
-from madbayes.graph.valley_kernels import smoothing_terms, valleys
+from madbayes._rows.threads import patient, together
+from madbayes.graph.valley_kernels import (
+    NO_VALLEY,
+    Clusters,
+    Pieces,
+    Room,
+    Rule,
+    merge_lowest,
+    smoothing_terms,
+)
 from madbayes.howmany.staircase import Choice, NestedLabels, Staircase, in_words
 
-ROWS = 4.0  # rows near a side for each unit of links across it (step 4)
 LEVEL = 0.7  # expected number of valleys of this depth by chance, if all places were independent
 LEAST = 2.2  # z, at least, of a valley that stands out from those of the merges before …
 APART = 1.7  # … and the least ratio of its z to the largest z before
 FEW = 0.05  # this quantile of the rows' numbers of links estimates k, if a graph is given
-NONE = -9.0  # z if there is no valley at all
 CURVED = 0.5  # support of clusters that are curves which pass each other
 WEAK = 0.3  # support if other numbers of neighbours give other numbers of clusters
 KEPT = 32  # steps of the staircase, at most
-TERMS = smoothing_terms(100)  # averages along the links
+TERMS = smoothing_terms(50)  # averages along the links; twice as many blur the valleys of few rows
 LIMIT = 1000  # nodes of each side that are looked at, those nearest to the boundary
 HEIGHT = 0.75  # the quantile that is the height of a side
 SPARE = 2.0  # links that are added to middle and side: one more or less is chance
-TOGETHER, PARTS = 64, 16  # valleys that a thread measures in one go at least; goes at most
 
 
 class MergeTree(NamedTuple):
@@ -111,15 +113,6 @@ def chance(rows: int, level: float = LEVEL) -> float:
     return float(-ndtri(level / max(rows, 1)))
 
 
-def depth(middle: float, side: float, links: float, unit: float, spare: float) -> float:
-    """4. z of a valley; `links` cross the side."""
-    if not isfinite(middle) or not side > 0.0:  # nothing crosses the side: no valley beside it
-        return NONE
-    share = (links * min(middle / side, 1.0) + spare) / (links + spare)
-    rows = ROWS * links / unit
-    return sqrt(2.0) * (sqrt(rows) - sqrt(rows * sqrt(share)))
-
-
 def row_weight(A: sp.csr_array, n_neighbors: int | None) -> float:
     """4. The weight of half a row's neighbours; k of a given graph is estimated (`FEW`)."""
     if not A.nnz:
@@ -128,139 +121,81 @@ def row_weight(A: sp.csr_array, n_neighbors: int | None) -> float:
     return max(float(few), 1.0) / 2 * float(A.data.mean())
 
 
-class Room(NamedTuple):
+def pieces_of_graph(
+    A: sp.csr_array, flow: np.ndarray, piece: np.ndarray
+) -> tuple[Pieces, Clusters]:
+    """The graph with the nodes of a piece next to each other, and each piece as a cluster."""
+    k = int(piece.max(initial=-1)) + 1
+    first = np.r_[0, np.cumsum(np.bincount(piece, minlength=k))]
+    order, place = np.argsort(piece, kind="stable"), np.empty(piece.size, np.uint32)
+    place[order] = np.arange(piece.size)
+    degree = np.diff(A.indptr)[order]
+    indptr = np.r_[0, np.cumsum(degree)]
+    # The links of a node stay in their order
+    edge = np.arange(A.indices.size) + np.repeat(A.indptr[:-1][order] - indptr[:-1], degree)
+    indices = place[A.indices[edge]]
+    piece = piece[order].astype(np.uint32)
+    ends = np.repeat(piece.astype(np.int64), degree), piece[indices]
+    both = np.unique((ends[0] * k + ends[1])[ends[0] != ends[1]])
+    links = np.searchsorted(both, k * np.arange(k + 1))
+    linked = (both % k).astype(np.uint32)
+    graph = Pieces(indptr, indices, A.data[edge], flow[edge], piece, first, links, linked)
+    return graph, Clusters(np.arange(k), np.full(k, -1), np.arange(k), np.diff(first))
+
+
+def working_room(graph: Pieces, limit: int) -> Room:
     """The working memory of the kernels, for one thread."""
-
-    where: np.ndarray
-    whole: np.ndarray
-    real: np.ndarray
-    J: np.ndarray
-    W: np.ndarray
-    V: np.ndarray
-
-
-class Clusters:
-    """The pieces of each cluster. A cluster has the number of its first piece."""
-
-    def __init__(
-        self, indptr: np.ndarray, indices: np.ndarray, walk: np.ndarray, flow: np.ndarray,
-        piece: np.ndarray, unit: float, layers: float = 0.0,
-    ) -> None:  # fmt: skip
-        k = int(piece.max(initial=-1)) + 1
-        self.layers, self.unit = layers, unit
-        self.spare = SPARE * float(walk.mean()) if walk.size else 1.0
-        first = np.r_[0, np.cumsum(np.bincount(piece, minlength=k))]
-        # Nodes of a piece next to each other; the links of a node stay in their order
-        order, place = np.argsort(piece, kind="stable"), np.empty(piece.size, np.uint32)
-        place[order] = np.arange(piece.size)
-        degree = np.diff(indptr)[order]
-        moved = np.r_[0, np.cumsum(degree)]
-        edge = np.arange(indices.size) + np.repeat(indptr[:-1][order] - moved[:-1], degree)
-        indptr, indices, walk, flow = moved, place[indices[edge]], walk[edge], flow[edge]
-        piece = piece[order].astype(np.uint32)
-        ends = np.repeat(piece.astype(np.int64), degree), piece[indices]
-        both = np.unique((ends[0] * k + ends[1])[ends[0] != ends[1]])
-        links = np.searchsorted(both, k * np.arange(k + 1))
-        self.linked = both // k, both % k
-        linked = self.linked[1].astype(np.uint32)
-        self.cluster, self.follows = np.arange(k), np.full(k, -1)
-        self.size, self.last = np.diff(first), np.arange(k)
-        nodes = min(2 * LIMIT, degree.size)
-        self.most = nodes, int(np.sort(degree)[degree.size - nodes :].sum())  # that a kernel takes
-        self.given = (
-            indptr, indices, walk, flow, piece, first, links, linked,
-            self.cluster, self.follows, self.size,
-        )  # fmt: skip
-
-    def room(self) -> Room:
-        nodes, edges = self.most
-        return Room(
-            np.full(self.given[0].size - 1, -1, np.int32),
-            np.empty((6, nodes + 1), np.uint32),
-            np.empty((6, nodes + 1)),
-            np.empty(edges + 1, np.uint16),
-            np.empty(edges + 1),
-            np.empty(edges + 1),
-        )
-
-    def depths(self, ones: np.ndarray, others: np.ndarray, room: Room) -> list[float]:
-        """2 to 4. z of the valleys between clusters."""
-        found = np.empty((3, len(ones)))
-        valleys(*self.given, ones, others, LIMIT, self.layers, TERMS, HEIGHT, *room, *found)
-        return [depth(a, b, c, self.unit, self.spare) for a, b, c in found.T.tolist()]
-
-    def join(self, a: int, b: int) -> None:
-        """Merge cluster b into cluster a: the pieces of b follow those of a."""
-        self.follows[self.last[a]] = b
-        self.last[a] = self.last[b]
-        self.size[a] += self.size[b]
-        self.cluster[self.cluster == b] = a
+    degree = np.diff(graph.indptr)
+    nodes = min(2 * limit, degree.size)
+    edges = int(np.sort(degree)[degree.size - nodes :].sum())
+    return Room(
+        np.full(degree.size, -1, np.int32),
+        np.empty((6, nodes + 1), np.uint32),
+        np.empty((6, nodes + 1)),
+        np.empty(edges + 1, np.uint16),
+        np.empty(edges + 1),
+        np.empty(edges + 1),
+    )
 
 
 def merge(
-    indptr: np.ndarray,
-    indices: np.ndarray,
-    walk: np.ndarray,
-    flow: np.ndarray,
-    labels: np.ndarray,
-    unit: float,
-    layers: float = 0.0,
+    A: sp.csr_array, flow: np.ndarray, piece: np.ndarray, unit: float, layers: float = 0.0
 ) -> MergeTree:
-    """2 to 5, until nothing is linked any more; `unit` links come and go together.
-
-    `layers`: a boundary so long that the nodes that are looked at are fewer layers has no valley.
-    """
-    clusters = Clusters(indptr, indices, walk, flow, labels, unit, layers)
+    """2 to 5, until nothing is linked any more; see `Rule` for `unit` and `layers`."""
+    graph, clusters = pieces_of_graph(A, flow, piece)
+    spare = SPARE * float(A.data.mean()) if A.nnz else 1.0
+    rule = Rule(TERMS, LIMIT, layers, HEIGHT, unit, spare)
     k = clusters.size.size
-    once = clusters.linked[0] < clusters.linked[1]
-    ones, others = (each[once] for each in clusters.linked)
-    stage = Stage("valleys between pieces", k)
-    go = max(TOGETHER, -(-ones.size // PARTS))
-    parts = [slice(i, i + go) for i in range(0, ones.size, go)]
-    found = together(lambda part: clusters.depths(ones[part], others[part], clusters.room()), parts)
-    pairs = list(zip(ones.tolist(), others.tolist(), strict=True))
-    known = dict(zip(pairs, chain.from_iterable(found), strict=True))
-    fresh: list[set[int]] = [set() for _ in range(k)]  # measured since both are what they are
-    for a, b in pairs:
-        fresh[a].add(b)
-        fresh[b].add(a)
-    neighbours = [each.copy() for each in fresh]
-    heap = [(value, *pair, True) for pair, value in known.items()]
-    heapq.heapify(heap)
-    room = clusters.room()
-    joined, order = [], []
-    while heap:
-        value, a, b, measured = heapq.heappop(heap)
-        if known.get((a, b)) != value or (b in fresh[a]) != measured:
-            continue
-        if not measured:  # one of the two has grown since: it is measured when its turn comes
-            value = known[a, b] = clusters.depths(np.array([a]), np.array([b]), room)[0]
-            fresh[a].add(b)
-            fresh[b].add(a)
-            heapq.heappush(heap, (value, a, b, True))
-            continue
-        joined.append(value)
-        order.append((a, b))
-        stage.at(len(order))
-        clusters.join(a, b)
-        del known[a, b]
-        fresh[a].discard(b)
-        for c in fresh[a]:
-            fresh[c].discard(a)
-            heapq.heappush(heap, (known[min(a, c), max(a, c)], min(a, c), max(a, c), False))
-        fresh[a].clear()
-        neighbours[a] |= neighbours[b]
-        neighbours[a] -= {a, b}
-        for c in neighbours[b] - {a}:
-            neighbours[c].discard(b)
-            neighbours[c].add(a)
-            fresh[c].discard(b)
-            pair = min(a, c), max(a, c)
-            old = known.pop((min(b, c), max(b, c)))
-            if old < known.get(pair, np.inf):
-                known[pair] = old
-                heapq.heappush(heap, (old, *pair, False))
-    return MergeTree(labels, np.array(joined), np.array(order, dtype=np.int64).reshape(-1, 2))
+    ends = np.c_[np.repeat(np.arange(k), np.diff(graph.links)), graph.linked].astype(np.int64)
+    ends = ends[ends[:, 0] < ends[:, 1]]
+    n_pairs = len(ends)
+    tournament = np.full(2 ** (max(n_pairs - 1, 1).bit_length() + 1), -1)
+    tournament[tournament.size // 2 :][:n_pairs] = np.arange(n_pairs)
+    # The list of each cluster's ends of pairs
+    order = np.argsort(ends.ravel(), kind="stable")
+    owner = ends.ravel()[order]
+    same = owner[1:] == owner[:-1]
+    head, after = np.full(k, -1), np.full(2 * n_pairs, -1)
+    head[owner[::-1]] = order[::-1]
+    after[order[:-1][same]] = order[1:][same]
+    pairs = ends, np.full(n_pairs, np.inf), np.zeros(n_pairs, bool)
+    merged, depths = np.empty((max(k - 1, 0), 2), np.int64), np.empty(max(k - 1, 0))
+    state = *pairs, tournament, head, after, np.full(k, -1), merged, depths, np.empty_like(after)
+
+    def measure_pairs(begin: int) -> None:
+        room = working_room(graph, LIMIT)
+        last = min(begin + step, n_pairs)
+        patient(merge_lowest, graph, clusters, rule, room, *state, begin, last, 0, 0)
+
+    stage, done, end = Stage("valleys between pieces", k), 0, 0
+    step = max(64, -(-n_pairs // 16))  # pairs of a task: at most 16 tasks, none too short
+    together(measure_pairs, range(0, n_pairs, step))
+    room = working_room(graph, LIMIT)
+    while n_pairs and done == end < len(merged):
+        end = min(done + 1000, len(merged))  # merges from one report of progress to the next
+        done = patient(merge_lowest, graph, clusters, rule, room, *state, 0, 0, done, end)
+        stage.at(done)
+    return MergeTree(piece, depths[:done], merged[:done])
 
 
 def staircase(tree: MergeTree, hint: int | None) -> Staircase:
@@ -274,7 +209,7 @@ def staircase(tree: MergeTree, hint: int | None) -> Staircase:
     excess = tree.excess()
     supported = tree.before(excess > 0)
     number = supported if hint is None else int(np.clip(hint, least, pieces))
-    rising = np.clip(np.maximum.accumulate(tree.z), NONE, 30.0)
+    rising = np.clip(np.maximum.accumulate(tree.z), NO_VALLEY, 30.0)
     price = np.exp(rising)
     steps = np.arange(least, min(pieces, number + KEPT) + 1)
     inside = np.cumsum(price)[pieces - steps[:-1] - 1]  # of all joins made
@@ -282,7 +217,7 @@ def staircase(tree: MergeTree, hint: int | None) -> Staircase:
     path = Staircase.build(steps, np.r_[inside, 0.0], labels=nested.groups)
     path = replace(path, labels=replace(nested, groups=path.labels))
     i = pieces - number  # the next join
-    low, high = np.r_[NONE, rising, rising.max(initial=0.0) + 1][i : i + 2]
+    low, high = np.r_[NO_VALLEY, rising, rising.max(initial=0.0) + 1][i : i + 2]
     support = float(np.clip(excess[i], 0.01, 1.0)) if number > least else 1.0
     reason = "no valley in the rows is deeper than chance makes them"
     if number > 1:

@@ -77,7 +77,7 @@ def merge_pieces(graph: KnnGraph, effort: float, layers: float = 0.0) -> MergeTr
     alone = np.setdiff1d(np.arange(A.shape[0]), used)
     pieces[alone] = first + np.arange(alone.size)
     k = None if graph.nearest is None else graph.nearest.shape[1]
-    return merge(A.indptr, A.indices, A.data, graph.flow, pieces, row_weight(A, k), layers)
+    return merge(A, graph.flow, pieces, row_weight(A, k), layers)
 
 
 def majority_of_numbers(
