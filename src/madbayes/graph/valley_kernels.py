@@ -285,9 +285,9 @@ def depth(middle, side, links, unit, spare):
 def valley(graph, clusters, rule, room, a, b):
     """z of the valley between the clusters a and b.
 
-    Where edges cross in several strands, one of them is compared. There is no valley if `rule.limit`
-    nodes of a side are no more than `rule.layers` along the boundary: which of the next nodes are
-    among them is chance.
+    Where edges cross in several strands, one of them is compared. There is no valley if
+    `rule.limit` nodes of a side are no more than `rule.layers` along the boundary: which of the
+    next nodes are among them is chance.
     """
     where, whole, real, J, W, V = room
     node, order, rank, root, spare = whole[0], whole[1], whole[2], whole[3], whole[4]
@@ -402,7 +402,7 @@ def merge_lowest(
         join(clusters, a, b)
         changed[0], n, z[p] = p, 1, np.inf
         entries, head[a] = head[a], -1
-        for turn in range(2):  # the pairs of a, then those of b
+        for _ in range(2):  # the pairs of a, then those of b
             while entries >= 0:
                 h, entries = entries, after[entries]
                 p, other = h // 2, ends[h // 2, 1 - h % 2]
