@@ -54,6 +54,7 @@ LINK, TURN, BEND = 2.5, 0.25, 0.1
 # Step 5, one round after another: the squared angles that circles miss each other by, at most; the
 # longest gap and the length that is looked back, in rho. One round for all gaps loses spirals.
 ROUNDS = ((0.1, 8.0, 6.0), (0.4, 8.0, 6.0), (0.2, 16.0, 10.0))
+FAR = 0.04  # step 5: the angle that each rho of a gap counts for
 RIDGE = 2.0  # what a curvature is worth in squared distances
 SHORT = 0.04  # strands of a smaller share of the anchors are left out
 END, TOUCH, ALONG = (
@@ -338,7 +339,7 @@ def continuations(
     there, back = chord(out[a], bent[a], gap), chord(out[b], bent[b], gap)
     missed = off(there, u) + off(back, -u) + off(there, -back)
     meet = missed < most
-    return a[meet], b[meet], missed[meet]
+    return a[meet], b[meet], missed[meet] + (FAR * gap[meet, 0]) ** 2
 
 
 def chord(out: np.ndarray, bent: np.ndarray, gap: np.ndarray | float) -> np.ndarray:
