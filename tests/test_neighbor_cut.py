@@ -527,7 +527,7 @@ def test_groups_of_many_columns_need_no_valley():
     assert ari(y, model.labels_) > 0.6
     evidence = model.evidence_
     assert evidence.strength == "weak"
-    assert "links keep to them" in evidence.reason
+    assert "links stay within the clusters" in evidence.reason
     assert evidence.remarks == ("By valleys alone the number would be 1",)
     assert model.path_.best().n_clusters == model.n_clusters_ == len(np.unique(model.labels_))
     assert model.path_.number[-1] == model.n_clusters_
