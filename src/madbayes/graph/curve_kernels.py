@@ -189,3 +189,31 @@ def thin(X, apart, head, after, kept):
             kept[n] = i
             n += 1
     return n
+
+
+@kernel
+def rows_near(X, points, reach, head, after, found):
+    """Pairs of a point and a row within `reach` of it, in the order of the rows: as many as `found`
+    holds; returns how many there are. `head`: as for `thin`."""
+    x0, dx, nx = cells(points, 0, reach)
+    y0, dy, ny = cells(points, 1, reach)
+    total = 0
+    for i in range(points.shape[0]):
+        a, b = place((points[i, 0] - x0) / dx, nx), place((points[i, 1] - y0) / dy, ny)
+        after[i], head[a, b] = head[a, b], i
+    for j in range(X.shape[0]):
+        a = int((X[j, 0] - x0) / dx + 2.0) - 2  # rounded down, from -2 on
+        b = int((X[j, 1] - y0) / dy + 2.0) - 2
+        for p in range(max(a - 1, 0), min(a + 2, nx)):
+            for q in range(max(b - 1, 0), min(b + 2, ny)):
+                i = head[p, q]
+                while i >= 0:
+                    length = 0.0
+                    for c in range(X.shape[1]):
+                        length += (X[j, c] - points[i, c]) ** 2
+                    if length <= reach * reach:
+                        if total < found.shape[0]:
+                            found[total, 0], found[total, 1] = i, j
+                        total += 1
+                    i = after[i]
+    return total

@@ -56,7 +56,9 @@ FEW = 0.05  # this quantile of the rows' numbers of links estimates k, if a grap
 CURVED = 0.5  # support of clusters that are curves which pass each other
 WEAK = 0.3  # support if other numbers of neighbours give other numbers of clusters
 KEPT = 32  # steps of the staircase, at most
-TERMS = smoothing_terms(50)  # averages along the links; twice as many blur the valleys of few rows
+TERMS = smoothing_terms(
+    100
+)  # averages along the links; half as many make strong answers that are wrong
 LIMIT = 1000  # nodes of each side that are looked at, those nearest to the boundary
 HEIGHT = 0.75  # the quantile that is the height of a side
 SPARE = 2.0  # links that are added to middle and side: one more or less is chance
