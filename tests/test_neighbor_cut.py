@@ -16,7 +16,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import madbayes
 from madbayes import NeighborCut
-from madbayes.graph import communities, neighbors, planted, stages, valley_test, voting
+from madbayes.graph import communities, levels, neighbors, planted, stages, valley_test, voting
 from madbayes.graph.input import connected_part
 from madbayes.graph.knn_graph import adjacency
 from madbayes.graph.neighbors import Neighbours, nearest_by_distances
@@ -673,7 +673,7 @@ def test_no_move_of_a_node_raises_the_modularity():
             other[i] = c
             assert plain(other) <= value + 1e-9
     graph = connected_part(A, "normalized")[0]
-    single = planted.moved(graph, np.arange(150))[0]
+    single = planted.raise_modularity(graph, levels.single(graph), 1.0)[0].labels
     assert plain(single) < value  # clusters move too
 
 

@@ -10,6 +10,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import adjusted_rand_score
 
 from madbayes import EllipticalMeans, KMeans
+from madbayes.elliptical import path as elliptical_path
 from madbayes.elliptical import search as elliptical_search
 from madbayes.elliptical.paper import objective
 
@@ -150,6 +151,25 @@ def test_evidence_says_what_was_done_and_is_forgotten():
     for options in ({"n_clusters": 3}, {"penalty": 9.0}):
         refit = chosen().fit(X).set_params(**options).fit(X)
         assert not hasattr(refit, "evidence_") and not hasattr(refit, "path_")
+
+
+def test_the_sample_of_many_rows_counts_as_what_it_is(monkeypatch):
+    """A row of the sample that stood for 20 would repay a covariance with few others."""
+    monkeypatch.setattr(elliptical_search, "SAMPLE", 400)
+    numbers = []
+    search = elliptical_path.search
+
+    def noted(space, *given, **how):
+        found = search(space, *given, **how)
+        numbers.append((len(space.Y), found[0].k))
+        return found
+
+    monkeypatch.setattr(elliptical_path, "search", noted)
+    rng = np.random.default_rng(0)
+    X = 6 * rng.normal(size=(4, 6))[rng.integers(4, size=8000)] + rng.normal(size=(8000, 6))
+    model = EllipticalMeans(random_state=0).fit(X)
+    assert model.n_clusters_ == 4
+    assert numbers[0] == (400, 4)
 
 
 def test_many_rows_are_sampled_and_all_of_them_settled(monkeypatch):

@@ -68,11 +68,26 @@ def lloyd_at_once(
     )
     room: Any = make_direct_scratch(k, d) if few else make_scratch(k, d, 1)
     n_iter, passes, end, error = patient(
-        *(follow, read_only(rows.X), rows.weight, cuts, np.array(rows.cuts), rows_at_once(d)),
-        *(view, np.empty((2, k, d)), labels),
-        *(np.zeros(shape), np.zeros(shape), np.zeros(k, np.int64), np.empty((2, *shape[1:]))),
-        *(room.nearest, room if few else None, None if few else room),
-        *(max_iter, tol, np.empty(rows.n), history),
+        all_passes,
+        read_only(rows.X),
+        rows.weight,
+        cuts,
+        np.array(rows.cuts),
+        rows_at_once(d),
+        view,
+        np.empty((2, k, d)),
+        labels,
+        np.zeros(shape),
+        np.zeros(shape),
+        np.zeros(k, np.int64),
+        np.empty((2, *shape[1:])),
+        room.nearest,
+        room if few else None,
+        None if few else room,
+        max_iter,
+        tol,
+        np.empty(rows.n),
+        history,
         brief=work * max_iter <= 2**30,  # tenths of a second: Ctrl-C can wait
     )
     if end < 0:
@@ -81,7 +96,7 @@ def lloyd_at_once(
 
 
 @kernel
-def follow(
+def all_passes(
     X, weight, cuts, parts, block, centers, room, labels, sums, low, count, totals, nearest, direct,
     scratch, max_iter, tol, d2, history, stop
 ):  # fmt: skip

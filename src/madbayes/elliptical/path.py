@@ -112,6 +112,9 @@ def find_number(
     """All steps at λ = `space.price`; with a hint, the number is near it whatever λ says."""
     assert space.price is not None
     some = sample(space, rng)
+    if some is not space:  # scaled up, 16 rows would count as a hundred, and repay a covariance
+        total = float(some.w.sum())
+        some = replace(some, price=information_price(space.Y.shape[1], total))
     how: dict[str, Any] = {"max_iter": max_iter, "effort": effort}
     found = [find_once(some, hint, rng, **how) for _ in range(n_init)]
     result, divisions = min(found, key=lambda f: some.objective(f[0][0]))
@@ -122,7 +125,8 @@ def find_number(
             there, here = (replace(s, price=None, most=result[0].k) for s in (space, some))
         result = finish(there, here, result, rng, max_iter=max_iter)
     now, history, converged = result
-    errors = {k: division.error for k, division in divisions.items()}
+    share = float(space.w.sum() / some.w.sum())  # J of the sample in units of that of all rows
+    errors = {k: division.error * share for k, division in divisions.items()}
     errors[now.k] = min(now.error, errors.get(now.k, np.inf))
     path = Staircase.build(sorted(errors), [errors[k] for k in sorted(errors)])
     price, step = space.price, path.step_of(now.k)

@@ -9,7 +9,7 @@ The formula is in `elliptical_means.py`.
 3. *Renew.* A few neighbouring clusters are divided anew from rows drawn at random, and 2. follows
    within them; kept if J is lower. Until this was in vain so many times in a row.
 
-Many rows: 1. to 3. on a sample whose weights are scaled up, then 2. on all of them.
+Many rows: 1. to 3. on a sample, then 2. on all of them.
 """
 
 from collections.abc import Callable
@@ -169,13 +169,17 @@ def cells(
 
 
 def sample(space: Space, rng: np.random.RandomState) -> Space:
-    """At most SAMPLE rows, their weights scaled up to those of all."""
+    """At most SAMPLE rows, with their own weights."""
     n = len(space.Y)
     if n <= SAMPLE:
         return space
     rows = np.sort(rng.choice(n, SAMPLE, replace=False))
-    w = space.w[rows]
-    return replace(space, Y=space.Y[rows], w=w * (space.w.sum() / w.sum()))
+    return replace(space, Y=space.Y[rows], w=space.w[rows])
+
+
+def scaled_up(some: Space, space: Space) -> Space:
+    """The sample, its weights scaled up to those of all rows: a penalty is meant for all rows."""
+    return some if some is space else replace(some, w=some.w * (space.w.sum() / some.w.sum()))
 
 
 def search(
@@ -219,7 +223,7 @@ def find(
     effort: float,
 ) -> Result:
     """1. to 3. from so many starts; the best of them."""
-    some = sample(space, rng)
+    some = scaled_up(sample(space, rng), space)
     found = []
     for _ in range(n_init):
         most = 0 if space.price is not None else space.most

@@ -92,8 +92,9 @@ def raise_modularity(
 
 
 def gather(graph: Graph, gamma: float = 1.0) -> np.ndarray:
-    """Labels at one γ, from single nodes."""
-    return levels.gather(graph, gamma, raise_modularity).labels
+    """Labels at one γ, from single nodes; no move of a node raises Q_γ."""
+    found = levels.gather(graph, gamma, raise_modularity)
+    return raise_modularity(graph, found, gamma)[0].labels
 
 
 def combined(graph: Graph, gamma: float, one: np.ndarray, other: np.ndarray) -> np.ndarray:

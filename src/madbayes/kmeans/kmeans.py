@@ -77,7 +77,7 @@ def lloyd(
     `passes` keeps where it is."""
     history: list[float] = []
     converged = fresh_sums = False
-    n_iter = 0
+    n_iter, stage = 0, Stage("k-means", 100)
     if (past := passes.resume(partition)) is not None:
         centers, history, fresh_sums, n_iter = past
     elif passes is NOT_KEPT or passes.checkpoint is None:
@@ -86,7 +86,6 @@ def lloyd(
             labels, centers, inertia, history, n_iter, converged = found
             history = never_rising([*history, inertia], passes=True)
             return Clustering(labels, centers, inertia, inertia, history, n_iter, converged)
-    stage = Stage("k-means", 100)
     while n_iter < max_iter and not converged:
         n_iter += 1
         moved = assign(partition, centers)  # 1. nearest centres
