@@ -649,3 +649,18 @@ def test_columns_name_those_of_an_array():
     X[2, 1] = -1
     with pytest.raises(ValueError, match="column 'visits', row 2: -1 is not a count"):
         DPMeans(divergence="mixed", columns={"age": "squared", "visits": "poisson"}).fit(X)
+
+
+@pytest.mark.parametrize("divergence", ["poisson", "gamma"])
+def test_two_columns_show_their_clusters_by_valleys(divergence):
+    """Permuted columns of two are described nearly as well as the rows, so valleys decide."""
+    rng = np.random.default_rng(0)
+    means = np.array([[2.0, 10], [10, 2], [6, 30]])[np.repeat(np.arange(3), 60)]
+    X = rng.poisson(means).astype(float) if divergence == "poisson" else rng.gamma(8, means / 8)
+    model = DPMeans(divergence=divergence, random_state=0).fit(X)
+    assert model.n_clusters_ == 3 and model.evidence_.strength == "moderate"
+    order = rng.permutation(len(X))
+    again = DPMeans(divergence=divergence, random_state=0).fit(X[order])
+    assert adjusted_rand_score(again.labels_, model.labels_[order]) > 0.9
+    noise = rng.poisson(5, (200, 2)) if divergence == "poisson" else rng.gamma(2, 3, (200, 2))
+    assert DPMeans(divergence=divergence, random_state=0).fit(noise.astype(float)).n_clusters_ == 1

@@ -1053,3 +1053,23 @@ def test_the_command_reads_what_networkx_writes(command):
         assert code == 0, err
         assert "2 clusters in 6 nodes and 7 edges" in out
         assert ("column weight was read as the weight" in err) == data
+
+
+def test_membership_is_the_share_of_links_that_stay():
+    A = two_cliques_and_a_bridge()
+    model = GraphCut(random_state=0).fit(A)
+    dense = A.toarray() if sp.issparse(A) else np.asarray(A)
+    same = model.labels_[:, None] == model.labels_
+    shares = (dense * same).sum(axis=1) / np.maximum(dense.sum(axis=1), 1)
+    np.testing.assert_allclose(model.membership_[model.labels_ >= 0], shares[model.labels_ >= 0])
+    np.testing.assert_array_equal(model.probabilities_[model.labels_ < 0], 0)
+    assert (model.labels_ < 0).sum() == 1 and shares[model.labels_ >= 0].min() < 1
+
+
+def two_cliques_and_a_bridge():
+    """Twelve nodes in two cliques with one edge between them, and a node without edges."""
+    A = np.zeros((13, 13))
+    A[:6, :6] = A[6:12, 6:12] = 1
+    A[0, 6] = A[6, 0] = 1
+    np.fill_diagonal(A, 0)
+    return A

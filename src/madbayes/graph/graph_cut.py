@@ -22,7 +22,7 @@ from madbayes._model.layers import LayersMixin, Level
 from madbayes._rows.checks import check_choice, check_count
 from madbayes._rows.threads import workers
 from madbayes._storage.saving import SaveMixin
-from madbayes.graph.input import check_graph, connected_part, read_graph
+from madbayes.graph.input import check_graph, connected_part, links_kept, read_graph
 from madbayes.graph.kernel_cut import Cut, kernel_dp_means, least_sigma, to_lambda
 from madbayes.graph.levels import Graph
 from madbayes.graph.path import find_path, spread
@@ -103,6 +103,9 @@ class GraphCut(SaveMixin, LayersMixin, CallbacksMixin, ClusterMixin, BaseEstimat
     labels_ : array of shape (n_nodes,)
         Clusters from the heaviest to the lightest; -1 for nodes without any edge.
     n_clusters_ : int
+    membership_ : array of shape (n_nodes,)
+        The share of each node's links that stay in its community, from 0 to 1; `probabilities_` is
+        0 for nodes without any edge.
     resolution_ : float
     evidence_ : penalties.Choice
         With ``resolution="auto"``: how sure the number is, and what else it could be. Its
@@ -230,6 +233,8 @@ class GraphCut(SaveMixin, LayersMixin, CallbacksMixin, ClusterMixin, BaseEstimat
         rank = np.argsort(-division.weight, kind="stable")
         self.labels_[used] = np.argsort(rank)[division.labels]
         self.n_clusters_ = division.k
+        degree, kept = links_kept(A, self.labels_)
+        self.membership_ = np.divide(kept, degree, out=np.ones(degree.size), where=degree > 0)
         if path is not None:
             keep_choice(self, path, division.k, resolution)
             if self.algorithm == "search" and found.layers:

@@ -180,3 +180,12 @@ def halved(data: np.ndarray) -> bool:
     parts = 2.0 ** np.floor(24 - np.log2(total))  # of 1: the sum has no more than 2**24 of them
     each = (parts * data[at : at + 2**16] for at in range(0, data.size, 2**16))
     return all((x == np.rint(x)).all() for x in each)
+
+
+def links_kept(A: sp.csr_array, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The weight of all links of each node, and of those that stay in its cluster."""
+    degree = np.asarray(A.sum(axis=1)).ravel()
+    inside = np.repeat(labels, np.diff(A.indptr)) == labels[A.indices]
+    kept = np.add.reduceat(np.r_[A.data * inside, 0.0], np.minimum(A.indptr[:-1], A.nnz))
+    kept[np.diff(A.indptr) == 0] = 0.0
+    return degree, kept

@@ -23,7 +23,7 @@ from madbayes._rows.checks import check_choice, check_count, check_pattern, chec
 from madbayes._rows.threads import workers
 from madbayes._storage.saving import SaveMixin
 from madbayes.graph.graph_cut import check_resolution
-from madbayes.graph.input import check_graph, connected_part
+from madbayes.graph.input import check_graph, connected_part, links_kept
 from madbayes.graph.knn_graph import (
     KnnGraph,
     Nearest,
@@ -290,10 +290,7 @@ class NeighborCut(SaveMixin, LayersMixin, CallbacksMixin, ClusterMixin, BaseEsti
         place[number[0]] = rank
         self.labels_ = place[labels]  # -1 stays -1
         self.n_clusters_ = int(number[0].size)
-        degree = np.asarray(A.sum(axis=1)).ravel()
-        inside = np.repeat(self.labels_, np.diff(A.indptr)) == self.labels_[A.indices]
-        kept = np.add.reduceat(np.r_[A.data * inside, 0.0], np.minimum(A.indptr[:-1], A.nnz))
-        kept[np.diff(A.indptr) == 0] = 0.0
+        degree, kept = links_kept(A, self.labels_)
         self.membership_ = np.divide(kept, degree, out=np.ones(degree.size), where=degree > 0)
         own = self.labels_ >= 0
         total = np.bincount(self.labels_[own], degree[own], minlength=self.n_clusters_)
