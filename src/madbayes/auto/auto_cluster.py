@@ -39,6 +39,7 @@ from madbayes._model.callbacks import CallbacksMixin
 from madbayes._model.fitting import forget
 from madbayes._partition.lloyd import nearest
 from madbayes._rows.checks import check_choice, check_rows
+from madbayes._rows.threads import workers
 from madbayes._storage.saving import SaveMixin
 from madbayes.elliptical import EllipticalMeans
 from madbayes.graph import NeighborCut
@@ -163,10 +164,12 @@ class AutoCluster(
         models = self._fit_shapes(rows, shapes)  # 1.
         densities = dict.fromkeys(models, np.nan)
         if len(models) > 1:
-            few = in_few_columns(rows)
-            densities = explain(few, {s: model.labels_ for s, model in models.items()})  # 2.
-            connected = models["any"]
-            connected.evidence_ = doubt_single(connected.evidence_, few, connected.labels_)  # 5.
+            few, connected = in_few_columns(rows), models["any"]
+            with workers(1):  # the products are small: more threads of BLAS would only wait
+                densities = explain(few, {s: model.labels_ for s, model in models.items()})  # 2.
+                connected.evidence_ = doubt_single(  # 5.
+                    connected.evidence_, few, connected.labels_
+                )
             connected.path_ = replace(connected.path_, choice=connected.evidence_)
         able = near_hint(models, self.n_clusters_hint)
         self.shape_ = simplest(able, choose(able, densities))  # 3., 4.

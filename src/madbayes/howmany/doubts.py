@@ -101,10 +101,13 @@ def gain_of_pairs(X: np.ndarray, labels: np.ndarray) -> float:
         if sizes[c] < 5 * (Z.shape[1] + 1):
             break
         rows = Z[labels == c]
+        little = PAIR_GAIN / 8 * len(Z)  # eight clusters that gain less do not matter
+        if gain_of_two(rows, rows)[0] * len(rows) <= little:  # held-out rows would gain less
+            continue
         fold = np.arange(len(rows)) % 8
         parts = [(rows[fold != f], rows[fold == f]) for f in range(8)]
         gain, one = np.mean([gain_of_two(*part) for part in parts], axis=0)
-        if gain * len(rows) > PAIR_GAIN / 8 * len(Z):  # less would not matter
+        if gain * len(rows) > little:
             kernel = kernel_density(*parts[0])[1]
             smooth = np.mean([kernel_density(*part, [kernel])[0] for part in parts])
             gain -= max(0.0, smooth - one)
