@@ -183,7 +183,8 @@ def number_by_valleys(
     themselves. Valleys tell clusters from such noise. Only numbers and counts have them.
     """
     block, family = rows.layout.block, rows.layout.family
-    T, there = rows.centred().T, rows.P > 0
+    centred, there = rows.centred(), rows.P > 0
+    T = centred.T
     fine = [
         j
         for j in range(T.shape[1])
@@ -198,8 +199,7 @@ def number_by_valleys(
     choice = path.best()
     if choice.strength not in SURE:
         return found
-    some = rows.centred().take(whole)
-    noise = polish(some, path.labels_at(choice.price, X), encoder).noise
+    noise = polish(centred.take(whole), path.labels_at(choice.price, X), encoder).noise
     remarks = choice.remarks
     if len(fine) < T.shape[1]:
         named = ", ".join(

@@ -16,7 +16,6 @@ from madbayes._rows.rows import DISK_VALUES, Rows, on_disk
 from madbayes._search.division import Division
 from madbayes._search.driver import by_size, descend, search
 from madbayes._search.number import printed_number
-from madbayes._search.price import SharedPrice
 from madbayes.groups.algorithm2 import GroupedLabels, SharedClustering, hard_hdp
 from madbayes.groups.farthest import group_gap, local_gap
 from madbayes.groups.grouped_rows import (
@@ -27,9 +26,8 @@ from madbayes.groups.grouped_rows import (
     put_together,
     usage,
 )
-from madbayes.groups.path import Pair, Plan, find_plan
+from madbayes.groups.path import Pair, Plan, find_plan, space_of
 from madbayes.groups.relaxation import relaxed_bound, rounded
-from madbayes.groups.space import GroupedSpace
 from madbayes.howmany.staircase import Staircase
 from madbayes.kmeans.farthest import first_gap
 
@@ -57,10 +55,6 @@ def numbers_of(local: Any, glob: Any) -> Pair:
         None if isinstance(local, str) else float(local),
         None if isinstance(glob, str) else float(glob),
     )
-
-
-def space_of(rows: Grouped, local: float, glob: float) -> GroupedSpace:
-    return GroupedSpace(rows.X, rows.w, rows.group, SharedPrice(glob, len(rows.X), local=local))
 
 
 def clustering_of(found: Division, history: list[float]) -> SharedClustering:

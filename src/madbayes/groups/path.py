@@ -338,6 +338,11 @@ def split_penalty(total: float, rows: Grouped, n_parts: int, given: Pair) -> tup
     return local, max(total - uses * local, 1e-3 * total)
 
 
+def space_of(rows: Grouped, local: float, glob: float) -> GroupedSpace:
+    """The rows with the prices λ_l and λ_g."""
+    return GroupedSpace(rows.X, rows.w, rows.group, SharedPrice(glob, len(rows.X), local=local))
+
+
 def plan_parts(
     rows: Grouped, parts: tuple[Staircase, ...], given: Pair, options: Options, d: float = 1.0
 ) -> Plan:
@@ -365,8 +370,7 @@ def plan_parts(
         reason = f"the groups are alike, and of all rows together: {choice.reason}"
         path = replace(parts[0], choice=replace(choice, reason=reason))
         return Plan(local, glob, moved(path, rows.offset), labels)
-    shared = SharedPrice(glob, len(labels), local=local)
-    space = GroupedSpace(rows.X, rows.w, rows.group, shared)
+    space = space_of(rows, local, glob)
     now = space.division(join_across_groups(space, labels, d))
     reason = "each group has clusters of its own"
     if now.k < k:
